@@ -1,7 +1,8 @@
 //! Bounds of a YAML text, checked before anything is built from it.
 //!
-//! Aliases may expand to any multiple of the text. The parser's time grows quadratically with some
-//! quantities that no document needs to be large; each bound below names its own.
+//! Without bounds, aliases could expand a short text to any size. In addition, the parser's time is
+//! quadratic in some quantities that no document needs to be large. A bound that limits the
+//! parser's time says why.
 
 use crate::events::{YamlEvent, YamlEventParser};
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ pub const MAX_DEPTH: usize = 64;
 pub const MAX_NODES: usize = 100_000;
 
 /// Maximum length of all texts and tags, including those for which aliases stand: four times the
-/// size of a request's body.
+/// default maximum of a request's body.
 pub const MAX_EXPANDED_BYTES: usize = 4 << 20;
 
 /// Maximum number of consecutive blanks and line breaks. Within a scalar the parser clears a buffer
@@ -79,6 +80,7 @@ pub fn check(text: &str) -> Result<(), Excess> {
     ExpansionCounter::default().run(YamlEventParser::new(text))
 }
 
+/// Checks the bounds of blanks and directives, which the parser's events do not contain.
 fn check_lines(text: &str) -> Result<(), Excess> {
     let (mut blanks, mut directives, mut line) = (0, 0, 1);
     let mut is_line_start = true;
@@ -105,8 +107,10 @@ fn check_lines(text: &str) -> Result<(), Excess> {
     Ok(())
 }
 
+/// Sums the expanded sizes of the values of a text, and compares the sums with the bounds.
 #[derive(Default)]
 pub struct ExpansionCounter {
+    /// Containers around the current value, from the outermost.
     open: Vec<OpenContainer>,
     /// Values that have ended, by their anchors.
     anchored: BTreeMap<Vec<u8>, ExpandedSize>,
@@ -122,12 +126,12 @@ impl ExpansionCounter {
     pub fn run(&mut self, mut events: YamlEventParser) -> Result<(), Excess> {
         while let Some((event, line)) = events.next() {
             self.events += 1;
-            self.take(event, line)?;
+            self.add_event(event, line)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, event: YamlEvent, line: usize) -> Result<(), Excess> {
+    fn add_event(&mut self, event: YamlEvent, line: usize) -> Result<(), Excess> {
         match event {
             YamlEvent::DocumentStart => {
                 self.documents += 1;
@@ -138,7 +142,7 @@ impl ExpansionCounter {
             YamlEvent::Node {
                 anchor,
                 bytes,
-                is_open,
+                is_container,
             } => {
                 if anchor.as_ref().is_some_and(|name| self.is_known(name)) {
                     return Err(Excess::Anchor { line });
@@ -149,20 +153,20 @@ impl ExpansionCounter {
                     depth: 0,
                 };
                 self.count(size, line)?;
-                if is_open {
+                if is_container {
                     self.open.push(OpenContainer { anchor, size });
                     if self.open.len() > MAX_DEPTH {
                         return Err(Excess::Depth { line });
                     }
                 } else {
-                    self.ended(anchor, size);
+                    self.complete(anchor, size);
                 }
             }
             YamlEvent::End => {
                 let OpenContainer { anchor, mut size } =
                     self.open.pop().expect("ends follow starts");
                 size.depth += 1;
-                self.ended(anchor, size);
+                self.complete(anchor, size);
             }
             YamlEvent::Alias(name) => {
                 if self.is_open(&name) {
@@ -174,7 +178,7 @@ impl ExpansionCounter {
                 if self.open.len() + size.depth > MAX_DEPTH {
                     return Err(Excess::Depth { line });
                 }
-                self.ended(None, size);
+                self.complete(None, size);
             }
             YamlEvent::Other => {}
         }
@@ -186,11 +190,13 @@ impl ExpansionCounter {
         self.anchored.contains_key(anchor) || self.is_open(anchor)
     }
 
+    /// Whether a container with this anchor has not ended.
     fn is_open(&self, anchor: &[u8]) -> bool {
         let mut open = self.open.iter();
         open.any(|open| open.anchor.as_deref() == Some(anchor))
     }
 
+    /// Adds a value, or what an alias stands for, to the sums.
     fn count(&mut self, size: ExpandedSize, line: usize) -> Result<(), Excess> {
         self.nodes += size.nodes;
         self.bytes += size.bytes;
@@ -203,8 +209,8 @@ impl ExpansionCounter {
         Ok(())
     }
 
-    /// Adds a value that has ended to the one around it, and registers its anchor.
-    fn ended(&mut self, anchor: Option<Vec<u8>>, size: ExpandedSize) {
+    /// Adds a complete value to the container around it, and registers its anchor.
+    fn complete(&mut self, anchor: Option<Vec<u8>>, size: ExpandedSize) {
         if let Some(anchor) = anchor {
             self.anchored.insert(anchor, size);
         }

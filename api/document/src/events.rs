@@ -15,7 +15,8 @@ pub enum YamlEvent {
         anchor: Option<Vec<u8>>,
         /// Bytes of its text and its tag.
         bytes: usize,
-        is_open: bool,
+        /// Whether it is the start of a sequence or mapping, which a later `End` closes.
+        is_container: bool,
     },
     /// End of a sequence or mapping.
     End,
@@ -84,10 +85,10 @@ unsafe fn converted(event: &unsafe_yaml::yaml_event_t) -> YamlEvent {
     // SAFETY: the type of an event says which of its data are set; texts end with a NUL or are
     // null.
     unsafe {
-        let node = |anchor, tag, bytes, is_open| YamlEvent::Node {
+        let node = |anchor, tag, bytes, is_container| YamlEvent::Node {
             anchor: text(anchor),
             bytes: bytes + text(tag).map_or(0, |tag| tag.len()),
-            is_open,
+            is_container,
         };
         match event.type_ {
             unsafe_yaml::YAML_DOCUMENT_START_EVENT => YamlEvent::DocumentStart,

@@ -69,6 +69,7 @@ pub fn yaml(text: &[u8]) -> Result<Value, DocumentError> {
     })
 }
 
+/// Skips a byte order mark, and decodes the rest.
 fn utf8(text: &[u8]) -> Result<&str, DocumentError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     std::str::from_utf8(text).map_err(|error| DocumentError::NotUtf8 {

@@ -1,4 +1,5 @@
-//! Reads a value of JSON's data model, and names the field that JSON or the store cannot represent.
+//! Reads a document as a JSON value. An error names the first field that JSON or the store cannot
+//! represent.
 
 use muster_model::spec::FieldError;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -8,16 +9,20 @@ use std::fmt::{self, Display};
 /// Expectation in errors about a text with a NUL.
 pub const NO_NUL: &str = "a text without NUL (U+0000)";
 
-/// Maximum length of a value or a name in a message.
+/// Maximum length of a refused text in a message, in characters.
 const SHOWN_CHARS: usize = 100;
 
 /// Why a value cannot be read.
 pub enum StrictReadError<E> {
-    /// A wrong field, and the reader's own error, which has the position.
+    /// A wrong field, and the error of the reader, which has the line.
     Field(FieldError, E),
     Syntax(E),
 }
 
+/// Reads one value of any reader.
+///
+/// # Errors
+/// [`StrictReadError`] of the first error.
 pub fn read<'de, D: Deserializer<'de>>(reader: D) -> Result<Value, StrictReadError<D::Error>> {
     let mut place = FieldTracker::default();
     StrictSeed(&mut place)
@@ -28,14 +33,16 @@ pub fn read<'de, D: Deserializer<'de>>(reader: D) -> Result<Value, StrictReadErr
         })
 }
 
-/// Position of the reader, and the error there.
+/// Path of the field that is being read, and the error at which reading ended.
 #[derive(Default)]
 struct FieldTracker {
+    /// Such as `scale.workers[2].min`; empty for the document itself.
     path: String,
     wrong: Option<FieldError>,
 }
 
 impl FieldTracker {
+    /// Records an error of the current field, and returns it as an error of the reader.
     fn refuse<E: Error>(&mut self, value: impl Display, expected: impl Into<String>) -> E {
         let field = if self.path.is_empty() {
             "the document"
@@ -50,18 +57,18 @@ impl FieldTracker {
         E::custom(wrong)
     }
 
-    /// Enters a field; returns the argument for `leave`.
+    /// Appends a field to the path. Returns the length before, for [`leave`](Self::leave).
     fn enter(&mut self, name: &str) -> usize {
-        let around = self.path.len();
-        if around > 0 {
+        let parent_length = self.path.len();
+        if parent_length > 0 {
             self.path.push('.');
         }
         self.path.push_str(name);
-        around
+        parent_length
     }
 
-    fn leave(&mut self, around: usize) {
-        self.path.truncate(around);
+    fn leave(&mut self, parent_length: usize) {
+        self.path.truncate(parent_length);
     }
 }
 
@@ -103,11 +110,11 @@ impl<'de> Visitor<'de> for StrictSeed<'_> {
     }
 
     fn visit_u128<E: Error>(self, value: u128) -> Result<Value, E> {
-        Err(self.0.refuse(value, in_range()))
+        Err(self.0.refuse(value, integer_range()))
     }
 
     fn visit_i128<E: Error>(self, value: i128) -> Result<Value, E> {
-        Err(self.0.refuse(value, in_range()))
+        Err(self.0.refuse(value, integer_range()))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
@@ -133,16 +140,16 @@ impl<'de> Visitor<'de> for StrictSeed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        let around = self.0.path.len();
+        let parent_length = self.0.path.len();
         loop {
             self.0.path.push_str(&format!("[{}]", list.len()));
             let Some(item) = items.next_element_seed(StrictSeed(self.0))? else {
                 break;
             };
-            self.0.leave(around);
+            self.0.leave(parent_length);
             list.push(item);
         }
-        self.0.leave(around);
+        self.0.leave(parent_length);
         Ok(list.into())
     }
 
@@ -153,19 +160,19 @@ impl<'de> Visitor<'de> for StrictSeed<'_> {
                 let expected = "a name without NUL (U+0000)";
                 return Err(self.0.refuse(shown(&name), expected));
             }
-            let around = self.0.enter(&name);
+            let parent_length = self.0.enter(&name);
             if map.contains_key(&name) {
                 return Err(self.0.refuse("given twice", "one value"));
             }
             let value = fields.next_value_seed(StrictSeed(self.0))?;
-            self.0.leave(around);
+            self.0.leave(parent_length);
             map.insert(name, value);
         }
         Ok(map.into())
     }
 }
 
-fn in_range() -> String {
+fn integer_range() -> String {
     let least = i64::MIN;
     let most = u64::MAX;
     format!("a whole number from {least} to {most}")

@@ -51,7 +51,7 @@ impl Unforeseen {
         }
     }
 
-    /// Parses the result of [`as_str`](Self::as_str).
+    /// Parses the result of [`as_str`](Self::as_str). An unknown name is `Other`.
     #[must_use]
     pub fn from_name(name: &str) -> Self {
         let known = [Self::NoLength, Self::Outlived, Self::BehindOthers];
@@ -105,12 +105,13 @@ impl Interval {
             p10,
             p50,
             p90,
-            unsure: Self::left_s(p90, now) > Self::left_s(p10, now) * Self::WIDEST,
+            unsure: Self::offset_time_left_s(p90, now)
+                > Self::offset_time_left_s(p10, now) * Self::WIDEST,
         }
     }
 
-    /// Returns the time until `at`, in seconds, at least `OFFSET_S`.
-    fn left_s(at: OffsetDateTime, now: OffsetDateTime) -> f64 {
+    /// Returns the time until `at` plus `OFFSET_S`, in seconds. A past time counts as `now`.
+    fn offset_time_left_s(at: OffsetDateTime, now: OffsetDateTime) -> f64 {
         (at - now).as_seconds_f64().max(0.0) + Self::OFFSET_S
     }
 
@@ -157,7 +158,7 @@ mod tests {
     fn interval_beyond_a_factor_of_ten_is_unsure() {
         assert!(!is_unsure(0, 45) && is_unsure(0, 46));
         assert!(!is_unsure(60, 600) && is_unsure(60, 700));
-        assert!(is_unsure(-10, 46), "what is past is now");
+        assert!(is_unsure(-10, 46), "a past time counts as now");
     }
 
     #[test]

@@ -20,14 +20,14 @@ use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Retry interval while the watch lags behind the object. The update of the watch triggers the
-/// reconciliation earlier.
+/// Retry interval while the watch has an older version of the object than Kubernetes. As a rule the
+/// newer version arrives earlier and triggers the reconciliation.
 pub const STALE: Duration = Duration::from_secs(1);
 /// Maximum size of an event's note in Kubernetes, in bytes.
 const MAX_NOTE_BYTES: usize = 1024;
-/// Number of remembered versions of an object; with a watch that lags further behind, a change of
-/// the phase is shown twice.
-const VERSIONS: usize = 16;
+/// Number of remembered versions of an object. If the watch is further behind, one change of the
+/// phase may be published twice.
+const MAX_VERSIONS: usize = 16;
 
 /// Shared state of all reconciliations.
 pub struct OperatorContext {
@@ -39,22 +39,22 @@ pub struct OperatorContext {
     pub status_throttle: StatusThrottle,
     pub metrics: OperatorMetrics,
     recorder: Recorder,
-    written: Mutex<TtlMap<LastStatusWrite>>,
+    last_writes: Mutex<TtlMap<LastStatusWrite>>,
 }
 
-/// Last status that the operator wrote for an object.
+/// Last status that the operator wrote for an object. The watch may deliver older versions of the
+/// object after the write; their status must not count as the current one.
 struct LastStatusWrite {
-    /// Version of the reconciled object, and versions that the writes since then have created. A
-    /// reconciliation of one of these versions does not see the last write yet, or sees exactly it.
-    /// Where versions are not numbers, this list is the only criterion.
+    /// Version of the reconciled object, then the versions that the operator's writes have created,
+    /// the last write at the end. If versions are not numbers, only these versions are known to be
+    /// older than the last write or equal to it.
     versions: Vec<Option<String>>,
     status: Value,
 }
 
 impl LastStatusWrite {
-    /// Whether the version `seen` precedes the last write or is the written one. Another writer may
-    /// have changed the object between the reconciled version and the written one; the watch
-    /// delivers such versions before the write.
+    /// Whether the version `seen` is older than the last write or equal to it. Older ones include
+    /// versions that another writer created between the reconciled version and the write.
     fn hides(&self, seen: &Option<String>) -> bool {
         let newest = self.versions.last().and_then(version_number);
         let is_before = version_number(seen)
@@ -74,7 +74,7 @@ impl LastStatusWrite {
         let own = before.filter(|before| before.hides(&seen));
         let mut versions = own.map_or_else(|| vec![seen], |before| before.versions.clone());
         versions.push(made);
-        let surplus = versions.len().saturating_sub(VERSIONS);
+        let surplus = versions.len().saturating_sub(MAX_VERSIONS);
         versions.drain(..surplus);
         Self { versions, status }
     }
@@ -90,8 +90,8 @@ pub enum MetadataChange {
     Done,
     /// The object does not exist.
     Gone,
-    /// The object is newer than the watch's copy, which will be updated. This is not a failure;
-    /// otherwise a busy server would increase the back-off of every object.
+    /// The object is newer than the watch's copy, which will be updated. This is not an error:
+    /// errors increase the back-off, and on a busy server this result is frequent.
     Stale,
 }
 
@@ -115,24 +115,30 @@ impl OperatorContext {
             backoff: Backoff::default(),
             status_throttle: StatusThrottle::default(),
             metrics,
-            written: Mutex::default(),
+            last_writes: Mutex::default(),
         }
     }
 
     /// Returns the object's status, or a later one that the operator wrote after this version.
     pub fn before<S: ObjectStatus>(&self, object: &Object<S>) -> S {
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written
+        let last_writes = self
+            .last_writes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        last_writes
             .get(&object.uid_text())
-            .filter(|written| written.hides(&object.metadata.resource_version))
-            .and_then(|written| serde_json::from_value(written.status.clone()).ok())
+            .filter(|write| write.hides(&object.metadata.resource_version))
+            .and_then(|write| serde_json::from_value(write.status.clone()).ok())
             .unwrap_or_else(|| object.own_status())
     }
 
     /// Returns the time until the last write for the object is at least `long` ago.
     pub fn until_unwritten<S: ObjectStatus>(&self, object: &Object<S>, long: Duration) -> Duration {
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = written.since(&object.uid_text());
+        let last_writes = self
+            .last_writes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let since = last_writes.since(&object.uid_text());
         since.map_or(Duration::ZERO, |at| {
             long.saturating_sub(clock::monotonic().duration_since(at))
         })
@@ -169,23 +175,33 @@ impl OperatorContext {
             )
             .await
             .map_err(Error::kubernetes("a status was not taken"))?;
-        self.note(object, &status, written.metadata.resource_version);
-        if let Some(foreign) = foreign(&written.data["status"], &status) {
+        self.record_write(object, &status, written.metadata.resource_version);
+        if let Some(foreign) = foreign_fields(&written.data["status"], &status) {
             let patch = json!({ "metadata": { "uid": object.uid_text() }, "status": foreign });
             let cleaned = api
-                .patch_status(&object.name(), &own_patch(), &Patch::Merge(patch))
+                .patch_status(&object.name(), &merge_patch_params(), &Patch::Merge(patch))
                 .await
                 .map_err(Error::kubernetes("a status was not cleaned"))?;
-            self.note(object, &status, cleaned.metadata.resource_version);
+            self.record_write(object, &status, cleaned.metadata.resource_version);
         }
         Ok(())
     }
 
-    fn note<S: ObjectStatus>(&self, object: &Object<S>, status: &Value, made: Option<String>) {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Records a write on the object that was seen in its present version; the write has created
+    /// version `made`.
+    fn record_write<S: ObjectStatus>(
+        &self,
+        object: &Object<S>,
+        status: &Value,
+        made: Option<String>,
+    ) {
+        let mut last_writes = self
+            .last_writes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let (uid, seen) = (object.uid_text(), object.metadata.resource_version.clone());
-        let note = LastStatusWrite::next(written.get(&uid), seen, made, status.clone());
-        written.insert(uid, note, clock::monotonic());
+        let write = LastStatusWrite::next(last_writes.get(&uid), seen, made, status.clone());
+        last_writes.insert(uid, write, clock::monotonic());
     }
 
     /// Adds the finalizer, and reports whether the object still exists. Nothing must be submitted
@@ -215,8 +231,11 @@ impl OperatorContext {
         if self.set_finalizers(object, &finalizers).await? == MetadataChange::Stale {
             return Ok(Action::requeue(STALE));
         }
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.remove(&object.uid_text());
+        let mut last_writes = self
+            .last_writes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        last_writes.remove(&object.uid_text());
         self.metrics.gone(&object.uid_text());
         Ok(Action::await_change())
     }
@@ -231,7 +250,7 @@ impl OperatorContext {
         }
         let uid = object.uid_text();
         let patch = json!({ "metadata": { "uid": uid, "annotations": { SUBMITTED: uid } } });
-        self.change(object, &patch, "that it was submitted was not noted")
+        self.patch_metadata(object, &patch, "that it was submitted was not noted")
             .await
             .map(|_| ())
     }
@@ -245,25 +264,26 @@ impl OperatorContext {
             "resourceVersion": object.metadata.resource_version,
             "finalizers": finalizers,
         } });
-        self.change(object, &patch, "a finalizer was not changed")
+        self.patch_metadata(object, &patch, "a finalizer was not changed")
             .await
     }
 
-    async fn change<S: ObjectStatus>(
+    /// Applies a merge patch. `failure` describes an error.
+    async fn patch_metadata<S: ObjectStatus>(
         &self,
         object: &Object<S>,
         patch: &Value,
-        tried: &'static str,
+        failure: &'static str,
     ) -> Result<MetadataChange, Error> {
         let api = self.api(object);
         match api
-            .patch(&object.name(), &own_patch(), &Patch::Merge(patch))
+            .patch(&object.name(), &merge_patch_params(), &Patch::Merge(patch))
             .await
         {
             Ok(_) => Ok(MetadataChange::Done),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(MetadataChange::Gone),
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(MetadataChange::Stale),
-            Err(error) => Err(Error::kubernetes(tried)(error)),
+            Err(error) => Err(Error::kubernetes(failure)(error)),
         }
     }
 
@@ -283,7 +303,7 @@ impl OperatorContext {
                 EventType::Normal
             },
             reason: reason.to_owned(),
-            note: Some(note(message)).filter(|note| !note.is_empty()),
+            note: Some(event_note(message)).filter(|note| !note.is_empty()),
             action: "Reconcile".to_owned(),
             secondary: None,
         };
@@ -307,8 +327,9 @@ impl Debug for OperatorContext {
     }
 }
 
-/// Sets the operator as the field manager of a merge patch, as server-side apply does.
-fn own_patch() -> PatchParams {
+/// Returns parameters that set the operator as the field manager of a merge patch, as server-side
+/// apply does.
+fn merge_patch_params() -> PatchParams {
     PatchParams {
         field_manager: Some(MANAGER.to_owned()),
         ..PatchParams::default()
@@ -316,7 +337,7 @@ fn own_patch() -> PatchParams {
 }
 
 /// Returns the message, shortened with an ellipsis to the size limit of events.
-fn note(message: &str) -> String {
+fn event_note(message: &str) -> String {
     const ELLIPSIS: &str = "…";
     if message.len() <= MAX_NOTE_BYTES {
         return message.to_owned();
@@ -325,9 +346,10 @@ fn note(message: &str) -> String {
     format!("{}{ELLIPSIS}", &message[..end])
 }
 
-/// Returns the fields that exist and should not, each with the value null.
-fn foreign(there: &Value, wanted: &Value) -> Option<Map<String, Value>> {
-    let foreign: Map<String, Value> = there
+/// Returns a merge patch that removes the fields of `found` that `wanted` lacks; `None` if there
+/// are none.
+fn foreign_fields(found: &Value, wanted: &Value) -> Option<Map<String, Value>> {
+    let foreign: Map<String, Value> = found
         .as_object()?
         .keys()
         .filter(|field| wanted.get(field.as_str()).is_none())
@@ -362,15 +384,15 @@ mod tests {
             last =
                 LastStatusWrite::next(Some(&last), version(made - 1), version(made), json!(made));
         }
-        assert_eq!(last.versions.len(), VERSIONS);
+        assert_eq!(last.versions.len(), MAX_VERSIONS);
         assert!(last.hides(&version(99)));
     }
 
     #[test]
     fn long_event_message_is_cut_with_an_ellipsis() {
         let longest = "x".repeat(MAX_NOTE_BYTES);
-        assert_eq!(note(&longest), longest);
-        let cut = note(&"ü".repeat(MAX_NOTE_BYTES));
+        assert_eq!(event_note(&longest), longest);
+        let cut = event_note(&"ü".repeat(MAX_NOTE_BYTES));
         assert!(
             cut.len() <= MAX_NOTE_BYTES && cut.len() > MAX_NOTE_BYTES - 4,
             "{}",

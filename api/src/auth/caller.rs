@@ -1,4 +1,5 @@
-//! Caller of a request.
+//! The authenticated caller of a request. `super::authenticate` adds it to the request, and
+//! handlers receive it as an extractor.
 
 use super::tokens::TokenCache;
 use muster_model::actor::Actor;
@@ -10,10 +11,12 @@ use muster_store::token::{Principal, TokenHash};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Caller of a request, with any valid token.
+/// Caller with a valid token, of any access.
 #[derive(Debug, Clone)]
 pub struct Caller {
+    /// User and tenant for which the request acts.
     principal: Arc<Principal>,
+    /// Hash of the token that the request contains.
     hash: TokenHash,
     /// Tenant of the token, also if the request acts for another one.
     home: TenantId,
@@ -32,7 +35,7 @@ impl Deref for Caller {
 }
 
 impl Caller {
-    /// Returns the caller with this token, whose hash is given.
+    /// Returns the caller that acts as its own principal. `hash` is that of its token.
     pub(super) fn new(principal: Arc<Principal>, hash: TokenHash) -> Self {
         Self {
             home: principal.tenant_id,
@@ -41,7 +44,7 @@ impl Caller {
         }
     }
 
-    /// Lets the request act as another principal.
+    /// Lets the request act as another principal, for impersonation.
     pub(super) fn act_as(&mut self, principal: Principal) {
         self.principal = Arc::new(principal);
     }
@@ -58,7 +61,7 @@ impl Caller {
         Ok(tokens.principal(pool, &self.hash).await?.is_some())
     }
 
-    /// Returns the caller as the history names it.
+    /// Returns the caller as events name it.
     #[must_use]
     pub fn actor(&self) -> Actor {
         Actor {

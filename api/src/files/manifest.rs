@@ -1,11 +1,14 @@
-//! Checksum of a file in a manifest. The manifest is parsed as a stream, because it may have any
-//! content.
+//! Finds the checksum of a file in the manifest of a checkpoint.
+//!
+//! A job's tasks can write any content into the manifest. It is parsed as a stream, so that memory
+//! holds only the checksum and not the other values.
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::fmt;
 use std::io::Read;
 
-/// Returns `files.<name>.sha256` if it is a valid checksum.
+/// Returns `files.<name>.sha256` of the manifest. `None` if it is missing or not 64 hexadecimal
+/// digits, or if the manifest is not valid JSON.
 pub fn stated_sha256(manifest: impl Read, name: &str) -> Option<String> {
     let mut reader = serde_json::Deserializer::from_reader(manifest);
     let sha256 = FieldTextSeed(&["files", name, "sha256"])
@@ -15,7 +18,8 @@ pub fn stated_sha256(manifest: impl Read, name: &str) -> Option<String> {
     (sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(sha256)
 }
 
-/// The text at a path of fields; everything else is skipped.
+/// Deserializes the text at a path through nested objects. All other values are skipped, and the
+/// result is `None` if a field of the path is missing.
 #[derive(Clone, Copy)]
 struct FieldTextSeed<'a>(&'a [&'a str]);
 
@@ -46,11 +50,11 @@ impl<'de> Visitor<'de> for FieldTextSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Option<String>, A::Error> {
-        let (wanted, below) = self.0.split_first().expect("only a path leads into a map");
+        let (wanted, rest) = self.0.split_first().expect("only a path leads into a map");
         let mut found = None;
         while let Some(name) = fields.next_key::<String>()? {
             if name == *wanted {
-                found = fields.next_value_seed(FieldTextSeed(below))?;
+                found = fields.next_value_seed(FieldTextSeed(rest))?;
             } else {
                 fields.next_value::<IgnoredAny>()?;
             }

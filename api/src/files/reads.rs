@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Maximum number of threads in a read. tokio has 512 blocking threads.
+/// Maximum number of threads that read at one time. tokio has 512 blocking threads.
 const MAX_READS: usize = 16;
-/// Maximum time of a read, including the wait for a thread. Shorter than the time of a request.
+/// Maximum time of a read, including the wait for a thread. Shorter than the time-out of a request.
 const READ_DEADLINE: Duration = Duration::from_secs(20);
 
-/// Runs reads. Cheap to clone.
+/// Runs reads on blocking threads. All clones share the limit on threads.
 #[derive(Debug, Clone)]
 pub struct BlockingReads {
     threads: Arc<Semaphore>,

@@ -13,7 +13,7 @@ use muster_model::view::{Page, TrialView};
 use muster_store::study::trial;
 
 /// Maximum number of trials with curves on one page: a curve may have thousands of points.
-const CURVES: u32 = 100;
+const MAX_WITH_CURVES: u32 = 100;
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -36,7 +36,7 @@ impl FromQuery for TrialsParams {
 
     fn take(query: &mut Query) -> Self {
         Self {
-            state: state(query),
+            state: state_filter(query),
             curves: query.one("curves", "true or false").unwrap_or(true),
             limit: query.limit(),
             after: query.after(),
@@ -59,7 +59,7 @@ pub async fn trials(
     Params(params): Params<TrialsParams>,
 ) -> Result<Json<Page<TrialView>>, ApiError> {
     let limit = if params.curves {
-        params.limit.min(CURVES)
+        params.limit.min(MAX_WITH_CURVES)
     } else {
         params.limit
     };
@@ -82,7 +82,8 @@ pub async fn trials(
     )))
 }
 
-fn state(query: &mut Query) -> Option<TrialPhase> {
+/// Reads the parameter `state`. An unknown state is recorded in `query` as an error.
+fn state_filter(query: &mut Query) -> Option<TrialPhase> {
     let text: String = query.one("state", "the state of a trial")?;
     let found = TrialPhase::ALL.into_iter().find(|one| one.as_str() == text);
     if found.is_none() {

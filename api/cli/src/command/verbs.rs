@@ -1,5 +1,5 @@
-//! `muster suspend|continue|pause|resume|cancel|delete`: intents of users. The next round applies
-//! them.
+//! `muster suspend|continue|pause|resume|cancel|delete`: changes of jobs that the user names. All
+//! but `delete` set the job's intent, which the next round applies.
 
 use super::{CliSession, NotFound, UsageError, resolve_job};
 use crate::clock;
@@ -120,7 +120,7 @@ impl DeleteArgs {
         };
         let mut jobs = session.client.jobs(&query).await?.items;
         if jobs.len() > 1 {
-            bail!(UsageError(several(named, &jobs, clock::now())));
+            bail!(UsageError(ambiguous_name(named, &jobs, clock::now())));
         }
         match jobs.pop() {
             Some(job) => Ok(job),
@@ -129,8 +129,8 @@ impl DeleteArgs {
     }
 }
 
-/// Returns an error that lists the jobs of the name, newest first.
-fn several(named: &str, jobs: &[JobView], now: OffsetDateTime) -> String {
+/// Returns the error message that lists the jobs of the name, newest first.
+fn ambiguous_name(named: &str, jobs: &[JobView], now: OffsetDateTime) -> String {
     let head = format!(
         "{} jobs have the name {named:?}; nothing was deleted. Name one by its id, or take the newest with --newest:",
         jobs.len()
@@ -143,23 +143,29 @@ mod tests {
     use super::{JobVerb, unchanged};
     use muster_model::job::{Intent, JobPhase};
 
-    fn said(verb: JobVerb, phase: JobPhase, intent: Intent) -> String {
+    fn unchanged_text(verb: JobVerb, phase: JobPhase, intent: Intent) -> String {
         unchanged(verb, phase, intent).unwrap_or_default()
     }
 
     #[test]
     fn unchanged_job_is_not_reported_as_continued() {
         for verb in [JobVerb::Continue, JobVerb::Resume] {
-            let running = said(verb, JobPhase::Running, Intent::Run);
+            let running = unchanged_text(verb, JobPhase::Running, Intent::Run);
             assert_eq!(running, "is already running");
         }
-        let turned = said(JobVerb::Continue, JobPhase::Suspended, Intent::Run);
-        assert_eq!(turned, "is suspended and continues by itself");
+        let time_sliced = unchanged_text(JobVerb::Continue, JobPhase::Suspended, Intent::Run);
+        assert_eq!(time_sliced, "is suspended and continues by itself");
         assert_eq!(
-            said(JobVerb::Continue, JobPhase::Suspended, Intent::Suspend),
+            unchanged_text(JobVerb::Continue, JobPhase::Suspended, Intent::Suspend),
             ""
         );
-        assert_eq!(said(JobVerb::Resume, JobPhase::Paused, Intent::Pause), "");
-        assert_eq!(said(JobVerb::Pause, JobPhase::Running, Intent::Run), "");
+        assert_eq!(
+            unchanged_text(JobVerb::Resume, JobPhase::Paused, Intent::Pause),
+            ""
+        );
+        assert_eq!(
+            unchanged_text(JobVerb::Pause, JobPhase::Running, Intent::Run),
+            ""
+        );
     }
 }

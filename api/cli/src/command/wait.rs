@@ -15,6 +15,7 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// Exit codes of `muster wait`; 0 means that the job has succeeded.
 const FAILED: u8 = 10;
 const CANCELLED: u8 = 11;
 const TIMED_OUT: u8 = 12;
@@ -37,26 +38,27 @@ impl WaitArgs {
     }
 }
 
-/// Waits until the job has ended, with a progress bar on a terminal, and prints its result.
+/// Waits until the job has ended, with a progress bar on a terminal, and prints its result. Returns
+/// the exit code of its phase, or `TIMED_OUT` after `timeout`.
 ///
 /// # Errors
 /// If the server refuses.
 pub async fn until_ended(
     session: &CliSession,
     id: JobId,
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
 ) -> anyhow::Result<ExitCode> {
     let bar = bar();
     let ended = follow(session, id, &bar);
-    let job = match patience {
+    let job = match timeout {
         None => ended.await?,
-        Some(patience) => match tokio::time::timeout(patience, ended).await {
+        Some(timeout) => match tokio::time::timeout(timeout, ended).await {
             Ok(job) => job?,
             Err(_) => {
                 bar.abandon();
                 note!(
                     "muster: the job has not ended within {} s",
-                    patience.as_secs()
+                    timeout.as_secs()
                 );
                 return Ok(ExitCode::from(TIMED_OUT));
             }
@@ -71,6 +73,7 @@ pub async fn until_ended(
     })
 }
 
+/// Draws the job until it has ended, and returns it then.
 async fn follow(session: &CliSession, id: JobId, bar: &ProgressBar) -> anyhow::Result<JobView> {
     let mut stream = session.client.watch_job(id, None);
     loop {
@@ -106,7 +109,7 @@ async fn follow(session: &CliSession, id: JobId, bar: &ProgressBar) -> anyhow::R
 /// Reads the job. Retries while the server restarts.
 async fn read(session: &CliSession, id: JobId) -> Result<JobView, ClientError> {
     const PAUSE: Duration = Duration::from_millis(500);
-    /// Half a minute; the user should know about a longer outage.
+    /// Together half a minute. A longer outage is reported to the user.
     const ATTEMPTS: u32 = 60;
     let mut failed = 0;
     loop {
@@ -135,12 +138,13 @@ fn draw(bar: &ProgressBar, job: &JobView) {
     bar.tick();
 }
 
-/// Returns a line about the end of the job.
+/// Returns the line that reports how the job has ended, with its duration and last evaluation.
 #[must_use]
 pub fn ending(job: &JobView) -> String {
     let progress = job.progress.as_ref();
     let measured = progress.and_then(|progress| {
         let (loss, accuracy) = (progress.test_loss, progress.test_accuracy);
+        // The loss is reported only if the job measures no accuracy.
         let loss = loss.filter(|_| accuracy.is_none());
         Some(format!(
             ", {}",

@@ -1,5 +1,8 @@
-//! A private Postgres on loopback: found, initialised and started. For root it runs as an
-//! unprivileged user, because Postgres refuses root.
+//! The private Postgres server of `muster up`: finds its binaries, initialises its data folder and
+//! describes the daemon, which listens on loopback only.
+//!
+//! Postgres refuses to run as root. If this process is root, the server runs as an unprivileged
+//! user.
 
 use super::data::{DataFolder, Secrets, write_private};
 use super::process::DaemonCommand;
@@ -12,7 +15,7 @@ use std::process::{Command, Stdio};
 const SUPERUSER: &str = "muster_owner";
 const DATABASE: &str = "muster";
 
-/// An initialised server.
+/// A server whose data folder is initialised.
 #[derive(Debug, Clone)]
 pub struct Postgres {
     bin: PathBuf,
@@ -70,7 +73,7 @@ impl Postgres {
         daemon
     }
 
-    /// Returns the URL of the owner of the schema, as which it is migrated.
+    /// Returns the URL by which migrations connect, as the owner of the schema.
     #[must_use]
     pub fn owner_url(&self, secrets: &Secrets) -> String {
         format!(
@@ -85,6 +88,7 @@ impl Postgres {
             // An interrupted initialisation: without PG_VERSION the folder contains no cluster.
             std::fs::remove_dir_all(&self.data)?;
         }
+        // Receives its final name when it is complete.
         let fresh = self.data.with_extension("new");
         if fresh.exists() {
             std::fs::remove_dir_all(&fresh)?;
@@ -111,7 +115,7 @@ impl Postgres {
             .arg(&fresh)
             .current_dir("/");
         let output = self
-            .account(&mut initdb)
+            .run_as_account(&mut initdb)
             .stdin(Stdio::null())
             .output()
             .context("run initdb")?;
@@ -120,7 +124,7 @@ impl Postgres {
             bail!(
                 "initdb failed: {}{}",
                 String::from_utf8_lossy(&output.stderr).trim(),
-                self.hint(folder.root())
+                self.access_hint(folder.root())
             );
         }
         self.create_database(&fresh)?;
@@ -137,7 +141,7 @@ impl Postgres {
             .arg("postgres")
             .current_dir("/");
         let mut child = self
-            .account(&mut single)
+            .run_as_account(&mut single)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -159,14 +163,16 @@ impl Postgres {
         Ok(())
     }
 
-    fn account<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    /// Lets a command run as the user of the server.
+    fn run_as_account<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         if let Some(account) = self.runs_as {
             command.uid(account.uid).gid(account.gid);
         }
         command
     }
 
-    fn hint(&self, root: &Path) -> String {
+    /// Returns a hint for errors: an unprivileged user may be unable to enter the data folder.
+    fn access_hint(&self, root: &Path) -> String {
         match self.runs_as {
             Some(account) => format!(
                 " (Postgres runs as user {}, which must be able to enter {}; choose another folder with --data)",
@@ -178,8 +184,9 @@ impl Postgres {
     }
 }
 
-/// Returns the folder of `initdb` and `postgres`: `MUSTER_POSTGRES_BIN`, PATH, then Debian's
-/// folders, newest first, else the folder that `scripts/ensure-postgres` prints.
+/// Returns the folder that contains `initdb` and `postgres`. The order of the search is
+/// `MUSTER_POSTGRES_BIN`, PATH, and Debian's folders with the newest version first. If all lack
+/// them, Postgres is installed.
 fn find_binaries() -> anyhow::Result<PathBuf> {
     let complete =
         |folder: &PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
@@ -215,7 +222,8 @@ fn find_binaries() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Installs Postgres by `scripts/ensure-postgres` of the checkout or of the installed release.
+/// Installs Postgres by `scripts/ensure-postgres` of the checkout or of the installed release, and
+/// returns the folder that the script prints.
 fn install_binaries() -> anyhow::Result<PathBuf> {
     const MISSING: &str = "Postgres is missing: run `apt-get install postgresql`, or set MUSTER_POSTGRES_BIN or --database-url";
     let script = super::script::find("ensure-postgres").context(MISSING)?;
@@ -234,13 +242,13 @@ fn install_binaries() -> anyhow::Result<PathBuf> {
 /// Returns the user `postgres` if it exists, or else `nobody`.
 fn unprivileged_account() -> anyhow::Result<Account> {
     let users = std::fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
-    account(&users, "postgres").or_else(|| account(&users, "nobody")).context(
+    find_account(&users, "postgres").or_else(|| find_account(&users, "nobody")).context(
         "Postgres refuses to run as root, and there is no user `postgres` or `nobody` to run it as",
     )
 }
 
 /// Returns the account of this name in the text of `/etc/passwd`.
-fn account(users: &str, name: &str) -> Option<Account> {
+fn find_account(users: &str, name: &str) -> Option<Account> {
     users.lines().find_map(|line| {
         let mut fields = line.split(':');
         (fields.next()? == name).then_some(())?;

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Domain of a parameter. Within the search a value is one f64: the number, or the index of a
-/// choice.
+/// Domain of a parameter. Within the search a value is one f64, its inner value: the number, or the
+/// index of a choice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Domain {
@@ -52,8 +52,8 @@ impl Domain {
         !matches!(self, Self::Categorical { ordered: false, .. })
     }
 
-    /// Returns the value at `unit` (0 to 1, clamped). Each value of a finite domain has an equal
-    /// part of the line, or on the log scale its part there.
+    /// Returns the value at the position `unit` (0 to 1, clamped). The values of a finite domain
+    /// divide the positions equally, or on the log scale by their widths there.
     #[must_use]
     pub fn at(&self, unit: f64) -> f64 {
         // The logarithm and its inverse would miss the ends by a rounding error.
@@ -74,7 +74,7 @@ impl Domain {
         self.line().unit(value)
     }
 
-    /// Returns the line from 0 to 1 for repeated use.
+    /// Returns the mapping from values to positions, for repeated use.
     #[must_use]
     pub fn line(&self) -> Line<'_> {
         let (low, high) = self.ends();
@@ -85,7 +85,7 @@ impl Domain {
         }
     }
 
-    /// Returns the value number `index` of a finite domain.
+    /// Returns the value number `index` of a finite domain, counted from 0.
     #[must_use]
     pub fn nth(&self, index: u64) -> f64 {
         match self {
@@ -115,7 +115,7 @@ impl Domain {
         value.as_f64().filter(|v| self.contains(*v))
     }
 
-    /// Whether the inner value is in the domain.
+    /// Whether the inner value is exactly a value of the domain.
     #[must_use]
     pub fn contains(&self, inner: f64) -> bool {
         let inside = inner >= self.least() && inner <= self.most();
@@ -132,6 +132,7 @@ impl Domain {
         }
     }
 
+    /// Returns the smallest inner value.
     fn least(&self) -> f64 {
         match self {
             Self::Float { low, .. } => *low,
@@ -140,6 +141,8 @@ impl Domain {
         }
     }
 
+    /// Returns the largest inner value. The last step counts even if rounding makes the quotient
+    /// slightly too small.
     fn most(&self) -> f64 {
         match self {
             Self::Float {
@@ -177,6 +180,7 @@ impl Domain {
         )
     }
 
+    /// Converts a value to the scale of the domain: its logarithm, or itself.
     fn scale(&self, value: f64) -> f64 {
         if self.is_log() { value.ln() } else { value }
     }
@@ -185,6 +189,7 @@ impl Domain {
         if self.is_log() { scaled.exp() } else { scaled }
     }
 
+    /// Returns the value of the domain that is nearest to `value`.
     fn snap(&self, value: f64) -> f64 {
         let (low, most) = (self.least(), self.most());
         let step = match self {
@@ -199,10 +204,11 @@ impl Domain {
     }
 }
 
-/// The values of a domain on their scale, from 0 at the low end to 1 at the high end.
+/// Mapping of a domain's values to positions between 0 and 1, linear on the scale of the domain.
 #[derive(Debug, Clone, Copy)]
 pub struct Line<'a> {
     domain: &'a Domain,
+    /// Positions 0 and 1 on the scale of the domain.
     low: f64,
     high: f64,
 }
@@ -218,7 +224,7 @@ impl Line<'_> {
         ((self.domain.scale(value) - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
-    /// Returns the width of the part of `value` between 0 and 1; 0 if the values are continuous.
+    /// Returns the width of the part of `value`, of 1 in total; 0 if the values are continuous.
     #[must_use]
     pub fn cell(&self, value: f64) -> f64 {
         let half = match self.domain {

@@ -84,20 +84,21 @@ impl Default for Stopper {
 }
 
 impl Stopper {
+    /// Checks the rule's numbers, and that the rest of the search permits the rule.
     pub(super) fn check(&self, spec: &SearchSpec, errors: &mut Errors) {
         let max = spec.budget.max;
-        let compares = !matches!(self, Self::None {});
+        let compares_trials = !matches!(self, Self::None {});
         errors.check(
             "stopper",
             "a rule that compares trials, with several objectives",
-            !compares || spec.objectives.len() <= 1,
+            !compares_trials || spec.objectives.len() <= 1,
             "kind none: of several objectives none says which trial is behind",
         );
-        let mid_run = matches!(self, Self::Median { .. });
+        let depends_on_timing = matches!(self, Self::Median { .. });
         errors.check(
             "reproducible",
             "true",
-            !spec.reproducible || !mid_run,
+            !spec.reproducible || !depends_on_timing,
             "false: the median rule stops trials when others report, which depends on the machines' speed",
         );
         match self {

@@ -1,4 +1,5 @@
-//! `Study`: a hyper-parameter search as an object of a namespace.
+//! Definition of the custom resource `Study`, a hyper-parameter search. Its spec is the study
+//! document of the OpenAPI description. Every text here is part of the definition.
 
 use super::rules::{fixed, short_name};
 use super::{
@@ -6,8 +7,8 @@ use super::{
 };
 use serde_json::{Value, json};
 
-/// Fields of the study document that Kubernetes has in another place.
-const ELSEWHERE: [&str; 3] = ["version", "kind", "name"];
+/// Fields of the study document for which an object has fields of its own, outside the spec.
+const OBJECT_FIELDS: [&str; 3] = ["version", "kind", "name"];
 
 pub(super) fn definition(openapi: &Value) -> Value {
     CustomResourceKind {
@@ -30,7 +31,7 @@ pub(super) fn definition(openapi: &Value) -> Value {
         spec: spec(openapi),
         scales: false,
         status: status(),
-        rules: whole_rules(),
+        rules: object_rules(),
     }
     .definition()
 }
@@ -40,7 +41,7 @@ fn spec(openapi: &Value) -> Value {
     let fields = spec["properties"]
         .as_object_mut()
         .expect("the document has fields");
-    for field in ELSEWHERE {
+    for field in OBJECT_FIELDS {
         fields.remove(field);
     }
     let suspend = "Hold the study: one that was not created yet is not created, one that was is paused: no new trial starts, \
@@ -50,7 +51,9 @@ fn spec(openapi: &Value) -> Value {
     spec
 }
 
-fn whole_rules() -> Value {
+/// Returns the CEL rules of the whole object. A study name has at most 55 characters, because its
+/// trials are named `name-0` and so on.
+fn object_rules() -> Value {
     let mut rules = short_name(55);
     let list = rules.as_array_mut().expect("a list of rules");
     list.extend(["job", "labels", "search"].map(|field| fixed(field, "studyId", "spec.suspend")));

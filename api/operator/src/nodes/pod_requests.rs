@@ -1,5 +1,5 @@
-//! Resources that a pod holds, computed as Kubernetes' scheduler does, and the owner of the pod.
-//! Pure.
+//! Device-plugin resources that a pod holds, computed as Kubernetes' scheduler does, and whether
+//! the pod belongs to Muster. Pure.
 
 use super::release::Release;
 use k8s_openapi::api::core::v1::{Container, Pod};
@@ -13,8 +13,9 @@ const OWN_PODS: [&str; 2] = ["muster.dev/group", "muster-pool"];
 /// Restart policy of an init container that runs beside the main containers.
 const SIDECAR: &str = "Always";
 
-/// Whether the pod is outside Muster. With `own` as `None` the pods of all releases belong to
-/// Muster. Another release gives its resources to jobs that this one does not know.
+/// Whether the pod is outside Muster: it does not belong to the release `own`. The pods of another
+/// release are outside too, because their resources serve jobs of another cluster of Muster. If
+/// `own` is `None`, no pod of any release is outside.
 #[must_use]
 pub fn is_external(pod: &Pod, own: Option<&Release>) -> bool {
     let labels = pod.labels();
@@ -26,8 +27,8 @@ pub fn is_external(pod: &Pod, own: Option<&Release>) -> bool {
         }))
 }
 
-/// Returns the amount of each device-plugin resource that the pod holds or will hold. Only
-/// resources with a vendor prefix count. A finished pod holds nothing.
+/// Returns the amount of each device-plugin resource that the pod holds, or will hold when it runs.
+/// Only resources with a vendor prefix count. A finished pod holds nothing.
 #[must_use]
 pub fn held(pod: &Pod) -> BTreeMap<String, u64> {
     let status = pod.status.as_ref();
@@ -36,9 +37,9 @@ pub fn held(pod: &Pod) -> BTreeMap<String, u64> {
         return BTreeMap::new();
     };
     let mut sidecars = BTreeMap::new();
-    let mut before = BTreeMap::new();
+    let mut init_peak = BTreeMap::new();
     for container in spec.init_containers.iter().flatten() {
-        let own = counted(container);
+        let own = device_limits(container);
         if container.restart_policy.as_deref() == Some(SIDECAR) {
             add(&mut sidecars, own);
         } else {
@@ -46,37 +47,38 @@ pub fn held(pod: &Pod) -> BTreeMap<String, u64> {
             // resources when it ends.
             let mut beside = own;
             add(&mut beside, sidecars.clone());
-            raise(&mut before, beside);
+            raise_to(&mut init_peak, beside);
         }
     }
     let mut held = sidecars;
     for container in &spec.containers {
-        add(&mut held, counted(container));
+        add(&mut held, device_limits(container));
     }
-    raise(&mut held, before);
+    raise_to(&mut held, init_peak);
     let overhead = spec.overhead.iter().flatten();
     add(
         &mut held,
         overhead
-            .filter_map(|(name, much)| of_vendor(name, &much.0))
+            .filter_map(|(name, quantity)| device_resource(name, &quantity.0))
             .collect(),
     );
     held.retain(|_, count| *count > 0);
     held
 }
 
-/// Device-plugin resources are whole numbers, and their requests equal their limits.
-fn counted(container: &Container) -> BTreeMap<String, u64> {
+/// Returns the device-plugin resources of a container. Their requests equal their limits.
+fn device_limits(container: &Container) -> BTreeMap<String, u64> {
     let resources = container.resources.as_ref();
     let limits = resources.and_then(|resources| resources.limits.as_ref());
     let limits = limits.into_iter().flatten();
     limits
-        .filter_map(|(name, much)| of_vendor(name, &much.0))
+        .filter_map(|(name, quantity)| device_resource(name, &quantity.0))
         .collect()
 }
 
-fn of_vendor(name: &str, much: &str) -> Option<(String, u64)> {
-    let count = name.contains('/').then(|| much.parse().ok())??;
+/// Returns the resource if its name has a vendor prefix. Device-plugin resources are whole numbers.
+fn device_resource(name: &str, quantity: &str) -> Option<(String, u64)> {
+    let count = name.contains('/').then(|| quantity.parse().ok())??;
     Some((name.to_owned(), count))
 }
 
@@ -86,10 +88,11 @@ fn add(sum: &mut BTreeMap<String, u64>, further: BTreeMap<String, u64>) {
     }
 }
 
-fn raise(most: &mut BTreeMap<String, u64>, other: BTreeMap<String, u64>) {
+/// Raises each amount to that of `other`, if it is smaller.
+fn raise_to(amounts: &mut BTreeMap<String, u64>, other: BTreeMap<String, u64>) {
     for (name, count) in other {
-        let there = most.entry(name).or_default();
-        *there = count.max(*there);
+        let amount = amounts.entry(name).or_default();
+        *amount = count.max(*amount);
     }
 }
 
@@ -111,7 +114,7 @@ mod tests {
         json!({ "name": "c", "resources": { "limits": limits } })
     }
 
-    fn in_all(spec: &Value) -> Vec<(String, u64)> {
+    fn held_while_running(spec: &Value) -> Vec<(String, u64)> {
         held(&pod(&json!({}), "Running", spec))
             .into_iter()
             .collect()
@@ -125,7 +128,7 @@ mod tests {
         let other = container(
             &json!({ "nvidia.com/mig-3g.40gb": "1", "nvidia.com/mig-1g.10gb": "1", "amd.com/gpu": "0" }),
         );
-        let held = in_all(&json!({ "containers": [both, other] }));
+        let held = held_while_running(&json!({ "containers": [both, other] }));
         let expected = [
             ("nvidia.com/gpu", 1),
             ("nvidia.com/mig-1g.10gb", 3),
@@ -145,7 +148,9 @@ mod tests {
     }
 
     fn gpus_held(init_containers: &[Value], containers: &[Value]) -> u64 {
-        let held = in_all(&json!({ "initContainers": init_containers, "containers": containers }));
+        let held = held_while_running(
+            &json!({ "initContainers": init_containers, "containers": containers }),
+        );
         held.first().map_or(0, |(_, count)| *count)
     }
 
@@ -177,7 +182,7 @@ mod tests {
         let container = container(&json!({ "nvidia.com/gpu": "2" }));
         let overhead =
             json!({ "nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "1", "memory": "120Mi" });
-        let held = in_all(&json!({ "containers": [container], "overhead": overhead }));
+        let held = held_while_running(&json!({ "containers": [container], "overhead": overhead }));
         let expected = [("nvidia.com/gpu", 3), ("nvidia.com/mig-1g.10gb", 1)];
         assert_eq!(held, expected.map(|(name, count)| (name.to_owned(), count)));
     }
@@ -198,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_another_release_are_foreign() {
+    fn pods_of_another_release_are_external() {
         let own: Release = "web/muster".parse().expect("a release");
         let spec = json!({ "containers": [] });
         for label in OWN_PODS {
-            for (instance, is_foreign) in [("muster", false), ("another", true)] {
+            for (instance, expected) in [("muster", false), ("another", true)] {
                 let labels = json!({ label: "g", "app.kubernetes.io/instance": instance });
                 let pod = pod(&labels, "Running", &spec);
-                assert_eq!(is_external(&pod, Some(&own)), is_foreign, "{label}");
+                assert_eq!(is_external(&pod, Some(&own)), expected, "{label}");
             }
             let ours = pod(&json!({ label: "g" }), "Running", &spec);
             assert!(!is_external(&ours, None), "{label}");

@@ -1,4 +1,4 @@
-//! Status of a Study object.
+//! Status of a `Study` object: its fields, and how they follow from the study. Pure.
 
 use crate::condition::{StatusCondition, TerminalCondition, rfc3339};
 use crate::reconciliation::{REMOVED, Reconciliation, SubmittedStatus, holds};
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub type StudyObject = Object<StudyStatus>;
 
+/// The field `status`. `crd::study` describes each field.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StudyStatus {
@@ -56,9 +57,9 @@ impl ObjectStatus for StudyStatus {
 pub enum StudyPause {
     /// No pause by this operator; if the study is paused, another user has paused it.
     None,
-    /// The pause is about to be requested.
+    /// The operator is about to request the pause.
     Wanted,
-    /// The pause was requested from the scheduler.
+    /// The API server has accepted the request.
     Ordered,
 }
 
@@ -71,15 +72,15 @@ impl SubmittedStatus for StudyStatus {
             reason: "Suspended",
             message: "spec.suspend is true; without it the study is created".to_owned(),
         };
-        reconciliation.without("Held", tenant, &why)
+        reconciliation.without_study("Held", tenant, &why)
     }
 
     fn refused(
         reconciliation: &Reconciliation<'_, Self>,
         tenant: &str,
-        refused: &ObjectRejection,
+        rejection: &ObjectRejection,
     ) -> Self {
-        reconciliation.without("Misconfigured", tenant, refused)
+        reconciliation.without_study("Misconfigured", tenant, rejection)
     }
 
     fn removed(reconciliation: &Reconciliation<'_, Self>) -> Self {
@@ -124,18 +125,24 @@ impl SubmittedStatus for StudyStatus {
 }
 
 impl Reconciliation<'_, StudyStatus> {
-    /// Status of an object without a study: `spec.suspend` holds it, or Muster rejects it.
-    fn without(&self, phase: &str, tenant: &str, refused: &ObjectRejection) -> StudyStatus {
+    /// Status of an object without a study. The phase is `Held` if `spec.suspend` prevents the
+    /// creation, and `Misconfigured` if Muster rejects the document.
+    fn without_study(&self, phase: &str, tenant: &str, rejection: &ObjectRejection) -> StudyStatus {
         let mut conditions = self.conditions();
-        let held = phase == "Held";
-        conditions.set("Submitted", false, refused.reason, &refused.message);
-        conditions.set("Suspended", held, refused.reason, "");
-        conditions.set("Misconfigured", !held, refused.reason, &refused.message);
+        let is_held = phase == "Held";
+        conditions.set("Submitted", false, rejection.reason, &rejection.message);
+        conditions.set("Suspended", is_held, rejection.reason, "");
+        conditions.set(
+            "Misconfigured",
+            !is_held,
+            rejection.reason,
+            &rejection.message,
+        );
         StudyStatus {
             phase: phase.to_owned(),
             queue: Some(tenant.to_owned()),
-            reason: Some(refused.reason.to_owned()),
-            message: Some(refused.message.clone()),
+            reason: Some(rejection.reason.to_owned()),
+            message: Some(rejection.message.clone()),
             observed_generation: self.generation,
             conditions: conditions.done(),
             ..StudyStatus::default()
@@ -153,7 +160,7 @@ impl Reconciliation<'_, StudyStatus> {
     ) -> StudyStatus {
         let counts = &study.trials;
         let name = phase_name(study.phase);
-        let over = study.phase.is_over();
+        let is_over = study.phase.is_over();
         let mut conditions = self.conditions();
         conditions.set(
             "Submitted",
@@ -161,9 +168,14 @@ impl Reconciliation<'_, StudyStatus> {
             "Submitted",
             &format!("study {}", study.id),
         );
-        let held = !over && (pause == StudyPause::Ordered || study.phase == StudyPhase::Paused);
-        let by = if held { "Suspended" } else { "NotSuspended" };
-        conditions.set("Suspended", held, by, "");
+        let is_suspended =
+            !is_over && (pause == StudyPause::Ordered || study.phase == StudyPhase::Paused);
+        let reason = if is_suspended {
+            "Suspended"
+        } else {
+            "NotSuspended"
+        };
+        conditions.set("Suspended", is_suspended, reason, "");
         let end = match study.phase {
             StudyPhase::Finished => Some(TerminalCondition::Complete),
             StudyPhase::Cancelled => Some(TerminalCondition::Failed),
@@ -194,7 +206,9 @@ impl Reconciliation<'_, StudyStatus> {
 }
 
 impl StudyStatus {
-    /// Returns the recorded progress of the pause; the condition records that it was requested.
+    /// Returns the progress of the pause that the status records. The field `suspended` records
+    /// that the operator wants the pause, the condition `Suspended` that the API server has
+    /// accepted it.
     #[must_use]
     pub fn pause(&self) -> StudyPause {
         match (self.suspended, holds(&self.conditions, "Suspended")) {

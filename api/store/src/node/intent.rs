@@ -1,4 +1,5 @@
-//! What administrators and the machine's own cluster say of a node: drains and notices.
+//! Settings of a node from outside Muster: drains of an administrator, and notices of a cluster
+//! manager such as Kubernetes. The next round applies them.
 
 use super::{NodeRow, get};
 use crate::error::StoreError;
@@ -10,9 +11,11 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use time::OffsetDateTime;
 
-/// Drains a node or readmits it. Readmission also ends an exclusion for faults. Returns the node;
-/// `None` if there is none that the caller may change. The next round moves the node's tasks. Needs
-/// `tenant_scope::admin` on the side of the API server.
+/// Drains a node or readmits it, and returns it. A readmission also ends an exclusion for faults;
+/// an exclusion that the node reported itself remains.
+///
+/// Returns `None` if the node does not exist, or the transaction may not change it. A transaction
+/// of the API server may do so after `tenant_scope::admin`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -31,13 +34,13 @@ pub async fn set_drained(
     let Some(before) = before else {
         return Ok(None);
     };
-    let reopens = !drained && before.excluded;
+    let ends_exclusion = !drained && before.excluded;
     let mut events = Vec::new();
     if before.drained != drained {
         let name = name.to_owned();
         events.push(Event::NodeDrained { name, drained });
     }
-    if reopens {
+    if ends_exclusion {
         events.push(Event::NodeExcluded {
             name: name.to_owned(),
             excluded: false,
@@ -54,7 +57,7 @@ pub async fn set_drained(
              where id = $1",
             before.id,
             drained,
-            reopens,
+            ends_exclusion,
             now
         )
         .execute(&mut *conn)
@@ -67,9 +70,10 @@ pub async fn set_drained(
     get(conn, name).await
 }
 
-/// Stores the complete notice of the cluster that the machine belongs to. Returns the node; `None`
-/// if there is none that the caller may change. The next round applies it. Needs
-/// `tenant_scope::admin`.
+/// Replaces the notice of a cluster manager about a node, and returns the node. Any caller may
+/// replace the notice of another sender.
+///
+/// Returns `None` as [`set_drained`] does.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -109,9 +113,9 @@ pub async fn set_notice(
     get(conn, name).await
 }
 
-/// Whether the notice deserves an event. A first notice that the node is open does not, because
-/// every node has one. Other changes than those of `closed` and `rack` do not either, because they
-/// may change with every pod.
+/// Whether the notice deserves an event. Only changes of `closed` and `rack` do; the other fields
+/// may change with every pod. A first notice that the node is open does not, because every node has
+/// one.
 fn is_news(before: Option<&Notice>, notice: &Notice) -> bool {
     let Some(before) = before else {
         return notice.closed != Closed::Open;

@@ -1,6 +1,6 @@
 //! Placeholder pods, each of which stands for a node that waiting jobs need. Cluster autoscalers
 //! add nodes for pods that fit on none, and do not know Muster's queue. A placeholder does nothing
-//! and has a lower priority than every other pod. It ends when a node was found for it or no job
+//! and has a lower priority than every other pod. It is deleted when it has a node, or when no job
 //! needs it.
 //!
 //! The scheduler decides which job uses a node, and the autoscaler whether a node is added.
@@ -32,17 +32,18 @@ use muster_model::node::NodeState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Minimum time between two runs.
-const LOOK: Duration = Duration::from_secs(3);
+/// Minimum pause between two runs.
+const MIN_PAUSE: Duration = Duration::from_secs(3);
 /// Minimum ratio of the pause to the duration of a run, because a run lists the queued jobs of all
 /// tenants.
-const REST: u32 = 4;
+const PAUSE_RATIO: u32 = 4;
 
-/// State between two runs. A new operator rebuilds it, possibly with one surplus pod for a moment.
+/// State that is kept between two runs. A new operator rebuilds it; meanwhile one surplus pod may
+/// exist.
 #[derive(Debug)]
 pub struct Placeholders {
     settings: PlaceholderSettings,
-    /// The operator's own pod; when it is deleted, so are the placeholders.
+    /// The operator's own pod. Kubernetes deletes the placeholders with it.
     owner: Option<OwnerReference>,
     demand: NodeDemand,
     joining: JoiningNodes,
@@ -59,7 +60,7 @@ impl Placeholders {
         }
     }
 
-    /// Runs until the process ends.
+    /// Repeats [`reconcile`](Self::reconcile) until the process ends. Errors are logged.
     pub(super) async fn follow(mut self, reconciler: &NodeReconciler) {
         if reconciler.nodes.wait_until_ready().await.is_err() {
             return;
@@ -71,7 +72,7 @@ impl Placeholders {
             metrics.reconciled("Placeholder", start, &done);
             crate::error::log_retry("Placeholder", done);
             let took = clock::monotonic().saturating_duration_since(start);
-            tokio::time::sleep(rest(took)).await;
+            tokio::time::sleep(pause_after(took)).await;
         }
     }
 
@@ -101,7 +102,7 @@ impl Placeholders {
         // Executor pods are included, because they determine the pool of a node.
         let pods = api.list(&ListParams::default().labels(POOL)).await;
         let pods = pods.map_err(Error::kubernetes("placeholders were not listed"))?;
-        let there: Vec<PlaceholderPod> = pods
+        let placeholders: Vec<PlaceholderPod> = pods
             .items
             .iter()
             .filter(|pod: &&Pod| pod.labels().get(GROUP) == Some(&self.settings.group))
@@ -116,42 +117,47 @@ impl Placeholders {
         reconciler
             .context
             .metrics
-            .placeholders(self.of_pools(&wanted, &there));
+            .placeholders(self.counts_of_pools(&wanted, &placeholders));
         let names: BTreeSet<String> = nodes.iter().map(|node| node.name_any()).collect();
-        self.joining
-            .update(&there, is_known, |name: &str| names.contains(name), now);
+        self.joining.update(
+            &placeholders,
+            is_known,
+            |name: &str| names.contains(name),
+            now,
+        );
         let joining = self.joining.of_pools();
         let hosts: BTreeSet<String> = nodes
             .iter()
             .filter(|node| is_known(&node.name_any()) || self.joining.is_taken(&node.name_any()))
             .map(|node| pod::host(node))
             .collect();
-        let steps = steps::steps(&self.settings, &wanted, &joining, &there, &hosts);
+        let steps = steps::steps(&self.settings, &wanted, &joining, &placeholders, &hosts);
         for pod in steps.end {
-            end(&api, &pod).await?;
+            delete(&api, &pod).await?;
         }
         for (pool, number) in steps.make {
             let of = (pool.as_str(), &self.settings.pools[&pool]);
             let pod = pod::placeholder(&self.settings, of, number, &hosts, self.owner.as_ref());
-            make(&api, &pod).await?;
+            create(&api, &pod).await?;
         }
         Ok(())
     }
 }
 
 impl Placeholders {
-    fn of_pools(
+    /// Returns the numbers of needed and waiting placeholders of each pool, for the metrics.
+    fn counts_of_pools(
         &self,
         wanted: &BTreeMap<String, u32>,
-        there: &[PlaceholderPod],
+        placeholders: &[PlaceholderPod],
     ) -> BTreeMap<String, metrics::PlaceholderCounts> {
         let pools = self.settings.pools.keys().map(|pool| {
             let waits =
                 |pod: &&PlaceholderPod| pod.pool == *pool && pod.node.is_none() && !pod.is_going;
-            let there = there.iter().filter(waits).count();
+            let waiting = placeholders.iter().filter(waits).count();
             let of_pool = metrics::PlaceholderCounts {
                 wanted: wanted.get(pool).copied().unwrap_or_default(),
-                there: u32::try_from(there).unwrap_or(u32::MAX),
+                there: u32::try_from(waiting).unwrap_or(u32::MAX),
             };
             (pool.clone(), of_pool)
         });
@@ -160,11 +166,12 @@ impl Placeholders {
 }
 
 /// Returns the pause after a run with this duration.
-fn rest(took: Duration) -> Duration {
-    LOOK.max(took * REST)
+fn pause_after(took: Duration) -> Duration {
+    MIN_PAUSE.max(took * PAUSE_RATIO)
 }
 
-async fn make(api: &Api<Pod>, pod: &Pod) -> Result<(), Error> {
+/// Creates the pod. A pod of the same name is not replaced.
+async fn create(api: &Api<Pod>, pod: &Pod) -> Result<(), Error> {
     match api.create(&PostParams::default(), pod).await {
         Ok(_) => {
             tracing::info!(pod = pod.name_any(), "a placeholder waits for a node");
@@ -176,8 +183,9 @@ async fn make(api: &Api<Pod>, pod: &Pod) -> Result<(), Error> {
     }
 }
 
-/// Deletes the pod without grace period. The uid excludes a new pod with the same name.
-async fn end(api: &Api<Pod>, pod: &PlaceholderPod) -> Result<(), Error> {
+/// Deletes the pod without grace period. The precondition on the uid protects a new pod of the same
+/// name.
+async fn delete(api: &Api<Pod>, pod: &PlaceholderPod) -> Result<(), Error> {
     let parameters = DeleteParams {
         grace_period_seconds: Some(0),
         preconditions: Some(Preconditions {

@@ -130,8 +130,8 @@ fn job_with_another_wait_reason_needs_no_nodes() {
 #[test]
 fn pause_grows_with_the_duration_of_a_run() {
     let second = Duration::from_secs(1);
-    assert_eq!(super::rest(second / 2), 3 * second);
-    assert_eq!(super::rest(2 * second), 8 * second);
+    assert_eq!(super::pause_after(second / 2), 3 * second);
+    assert_eq!(super::pause_after(2 * second), 8 * second);
 }
 
 fn there(pool: &str, number: u32, node: Option<&str>) -> PlaceholderPod {
