@@ -62,7 +62,7 @@ const MAX_GENERATION: u64 = 1 << 53;
 /// Interval of GPU use measurements, in milliseconds. A trial of a pair needs several of them.
 const USAGE_MS: u64 = 2_000;
 
-/// gRPC service.
+/// gRPC service `NodeSessions`. It accepts Hellos and starts one [`NodeSession`] for each.
 #[derive(Debug, Clone)]
 pub struct Sessions {
     /// Connections for sessions only. Reports of many nodes can wait for them without delaying
@@ -108,13 +108,15 @@ impl NodeSessions for Sessions {
         };
         let entry = self.admit(&hello).await?;
         if let Some(proof) = proof {
+            // Lifts the limit on the data of an unauthenticated peer.
             proof.accept();
         }
         let capacity = capacity(&hello)?;
         let welcomed = self.welcome(&hello, &entry, &capacity).await?;
         let SessionWelcome { node, has_lost } = welcomed;
         let replaced = self.registry.take_over(node);
-        // A term may have ended during the admission, after its sessions were ended.
+        // This process may have lost the leadership during the admission. The registry then ended
+        // all sessions before this one was in it.
         registry::leads(&self.leader)?;
         let (outbox, outbound) = mpsc::channel(OUTBOX);
         let span =
@@ -236,6 +238,7 @@ impl Sessions {
         }
     }
 
+    /// Binds the executor to the node in one transaction; see [`let_in`].
     async fn welcome(
         &self,
         hello: &proto::Hello,
@@ -268,13 +271,14 @@ struct AdmissionResult {
     admission: Admission,
     /// SHA-256 of the presented credential.
     credential: Option<SecretHash>,
-    /// By a one-time token.
+    /// Whether the presented join token is a one-time token of the node.
     is_once: bool,
-    /// The node's credential so far.
+    /// Stored hash of the node's credential before this admission.
     before: Option<Vec<u8>>,
 }
 
-/// Binds the executor to the node, or returns the reason of the refusal.
+/// Stores the node and binds the executor to it. The inner error is a refusal for the node; the
+/// caller must then roll the transaction back.
 async fn let_in(
     tx: &mut PgConnection,
     hello: &proto::Hello,
@@ -318,7 +322,8 @@ async fn let_in(
     }))
 }
 
-/// Capacity of the node. Validates the rest of the Hello.
+/// Decodes the node's capacity and validates the fields of the Hello that [`Sessions::admit`] has
+/// not.
 fn capacity(hello: &proto::Hello) -> Result<Capacity, Status> {
     if hello.generation > MAX_GENERATION {
         return Err(Status::invalid_argument(format!(
@@ -349,13 +354,14 @@ fn capacity(hello: &proto::Hello) -> Result<Capacity, Status> {
     Ok(capacity)
 }
 
-/// Result of a Hello.
+/// Result of an accepted Hello.
 struct SessionWelcome {
     node: NodeId,
     /// The database lacks commits that the node has seen.
     has_lost: bool,
 }
 
+/// One open session, from its Welcome to its end.
 struct NodeSession {
     node: NodeId,
     /// The database lacks commits that the node has seen, so the node reports everything again.
@@ -456,8 +462,8 @@ impl NodeSession {
     async fn receive(&mut self, message: proto::FromNode) -> Result<(), SessionEnd> {
         match message.message {
             Some(From::Heartbeat(heartbeat)) => {
-                // An acknowledged heartbeat of a lost node would never make it up again, so its
-                // session ends.
+                // Fails for a node that counts as lost: only a new Hello makes it usable again, so
+                // the session ends without an acknowledgement.
                 self.heartbeats.store(self.node).await?;
                 if !heartbeat.faults.is_empty() {
                     let faults = decode::faults(&heartbeat.faults);
@@ -488,7 +494,8 @@ impl NodeSession {
         }
     }
 
-    /// Stores GPU use. The next heartbeat repeats it, so a failure does not end the session.
+    /// Stores the GPU use of tasks. A failure does not end the session, because later heartbeats
+    /// bring newer values.
     async fn keep_usages(&self, told: &[proto::TaskUsage]) {
         let used = decode::usages(told);
         if used.is_empty() {
@@ -511,7 +518,7 @@ impl NodeSession {
         let found = assignment.generation;
         match sent {
             Some(sent) if sent > found => return Err(SessionEnd::RolledBack { sent, found }),
-            // The generations of all nodes were read before this assignment was sent.
+            // `generations` is older than the assignment that was sent.
             Some(sent) if sent == found => return Ok(()),
             _ => {}
         }
@@ -542,7 +549,7 @@ fn encode<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("the model's types are JSON")
 }
 
-/// Compares in constant time, for equal lengths.
+/// Compares secrets. The time depends on the lengths only.
 fn same_secret(given: &[u8], right: &[u8]) -> bool {
     given.len() == right.len() && given.iter().zip(right).fold(0, |acc, (a, b)| acc | (a ^ b)) == 0
 }
