@@ -1,19 +1,20 @@
-//! Disk space of task folders.
+//! Disk space of task folders, for limits and for the removal of old ones. A task can write to its
+//! folder, so links are not followed and the effort is bounded.
 
 use crate::opener::FolderHandle;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Maximum number of counted names in a task's folder. The result is then a lower bound.
-const MOST_NAMES: usize = 100_000;
-/// Maximum depth of counted folders.
-const MOST_LEVELS: usize = 32;
+/// Maximum number of counted files and folders. Of a larger folder the result is a lower bound.
+const MAX_NAMES: usize = 100_000;
+/// Maximum depth of counted folders; deeper ones are left out.
+const MAX_LEVELS: usize = 32;
 
-/// Returns the disk space of a folder with its content, in bytes. Links are not followed, and
-/// unreadable parts count as 0.
+/// Returns the disk space of a folder's content, in bytes: allocated blocks, not lengths. A file
+/// with several hard links counts once per link. Unreadable parts count as 0.
 pub(crate) fn bytes_within(folder: &Path) -> u64 {
-    let mut names_left = MOST_NAMES;
-    FolderHandle::itself(folder).map_or(0, |folder| walk(&folder, MOST_LEVELS, &mut names_left))
+    let mut names_left = MAX_NAMES;
+    FolderHandle::itself(folder).map_or(0, |folder| walk(&folder, MAX_LEVELS, &mut names_left))
 }
 
 fn walk(folder: &FolderHandle, levels_left: usize, names_left: &mut usize) -> u64 {

@@ -40,7 +40,8 @@ enum HiddenCommand {
 }
 
 fn main() -> anyhow::Result<()> {
-    // Before the join token is read. The `driver` helper has no secrets.
+    // Before the join token is read, because other processes of this user could read it in memory.
+    // The `driver` helper has no secrets.
     if std::env::args_os()
         .nth(1)
         .is_none_or(|name| name != "driver")
@@ -69,7 +70,8 @@ fn main() -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     runtime.block_on(muster_executor::daemon::run(config))?;
-    // A second signal has cut the wait short: do not wait for the remaining work.
+    // `run` has waited for what must end. After a second signal it has not, and the remaining work
+    // is abandoned.
     runtime.shutdown_background();
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Notifies the node loop of changes in the folders of its tasks (inotify), so that it can sleep
-//! beside running training.
+//! Wakes the node loop when files in the folders of its tasks change (inotify), so that the loop
+//! need not poll while tasks run.
 //!
 //! Correctness does not depend on notifications. If the kernel cannot watch a folder,
 //! [`TaskFolderWatcher::is_watching`] returns false for its task and the loop polls more often.
@@ -27,7 +27,7 @@ const GATHER: Duration = Duration::from_millis(3);
 /// Minimum interval of wake-ups for new events or log output. State changes are sent at once.
 const GROWTH_EVERY_MS: u64 = 25;
 /// Size of the buffer for notifications.
-const BLOCK_BYTES: usize = 16 << 10;
+const BUFFER_BYTES: usize = 16 << 10;
 
 /// Watches the folders of all tasks that are not forgotten.
 #[derive(Debug)]
@@ -35,8 +35,9 @@ pub struct TaskFolderWatcher {
     loop_events: Sender<NodeLoopEvent>,
     /// `None` before the first task.
     inotify: Option<Arc<OwnedFd>>,
+    /// Watch descriptor of each task's folder.
     watched: BTreeMap<TaskId, i32>,
-    /// The warning about unwatched folders has been logged.
+    /// Whether the warning about unwatched folders has been logged.
     has_warned: bool,
 }
 
@@ -52,8 +53,8 @@ impl TaskFolderWatcher {
         }
     }
 
-    /// Watches the folders of all present tasks. Call it before the folders are polled: a change in
-    /// between then causes a notification.
+    /// Watches the folders of all tasks that are not forgotten, and no others. Call it before the
+    /// folders are polled: a change in between then causes a notification.
     pub fn follow(&mut self, ledger: &Ledger) {
         if let Some(inotify) = &self.inotify {
             self.watched.retain(|id, watch| {
@@ -100,6 +101,7 @@ impl TaskFolderWatcher {
         inotify::add_watch(inotify, folder.path(), flags)
     }
 
+    /// Creates the inotify instance and the thread that reads it.
     fn begin(&self) -> Result<Arc<OwnedFd>, Errno> {
         let inotify = Arc::new(inotify::init(CreateFlags::CLOEXEC)?);
         let (heard, loop_events) = (Arc::clone(&inotify), self.loop_events.clone());
@@ -117,16 +119,20 @@ impl TaskFolderWatcher {
     }
 }
 
-/// Forwards notifications until the loop has ended, which the next send detects.
+/// Forwards notifications to the node loop until that loop has ended; the next send then fails.
 fn listen(inotify: &OwnedFd, loop_events: &Sender<NodeLoopEvent>) {
-    let mut block = [MaybeUninit::uninit(); BLOCK_BYTES];
-    let mut reader = inotify::Reader::new(inotify, &mut block);
+    let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
+    let mut reader = inotify::Reader::new(inotify, &mut buffer);
     // Earliest time of the next `Grown`, and whether there is growth to announce.
     let (mut grows_at_ms, mut has_grown) = (0_u64, false);
     loop {
         let left_ms = grows_at_ms.saturating_sub(clock::boottime_ms());
-        let comes = wait(inotify, has_grown.then(|| Duration::from_millis(left_ms)));
-        let heard = if comes { read(&mut reader) } else { Ok(None) };
+        let is_readable = wait(inotify, has_grown.then(|| Duration::from_millis(left_ms)));
+        let heard = if is_readable {
+            read(&mut reader)
+        } else {
+            Ok(None)
+        };
         let heard = match heard {
             Ok(heard) => heard,
             Err(error) => {
@@ -137,14 +143,14 @@ fn listen(inotify: &OwnedFd, loop_events: &Sender<NodeLoopEvent>) {
         has_grown |= heard == Some(TaskFolderEvent::Growth);
         let now_ms = clock::boottime_ms();
         let event = match heard {
-            Some(TaskFolderEvent::Turn) => NodeLoopEvent::Look,
+            Some(TaskFolderEvent::StateChange) => NodeLoopEvent::Look,
             _ if has_grown && now_ms >= grows_at_ms => NodeLoopEvent::Grown,
             _ => {
                 thread::sleep(GATHER);
                 continue;
             }
         };
-        // A poll finds new events and log output too.
+        // The poll after a `Look` finds growth too, so it counts as announced.
         (grows_at_ms, has_grown) = (now_ms + GROWTH_EVERY_MS, false);
         if loop_events.send(event).is_err() {
             return;
@@ -182,19 +188,20 @@ fn read(reader: &mut inotify::Reader<'_, &OwnedFd>) -> Result<Option<TaskFolderE
     }
 }
 
-/// Meaning of a notification.
+/// Meaning of a notification, by ascending importance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum TaskFolderEvent {
     /// Events or log have grown.
     Growth,
     /// The task has started, was suspended or resumed, or has ended; or its shim has exited.
-    Turn,
+    StateChange,
 }
 
-/// Returns `None` for irrelevant changes, such as files that the loop itself has written.
+/// Meaning of the change `events` of the file `name`. `None` for irrelevant changes, such as files
+/// that the loop itself has written.
 fn meaning(events: ReadFlags, name: &str) -> Option<TaskFolderEvent> {
     if events.contains(ReadFlags::QUEUE_OVERFLOW) {
-        return Some(TaskFolderEvent::Turn);
+        return Some(TaskFolderEvent::StateChange);
     }
     let folder = NodeTaskFolder::at("");
     let [shim, exit, lock, events_file] =
@@ -202,13 +209,13 @@ fn meaning(events: ReadFlags, name: &str) -> Option<TaskFolderEvent> {
             .map(|file| file.path().as_os_str() == name);
     if shim || exit || name == STANDING {
         let is_whole = events.intersects(ReadFlags::MOVED_TO | ReadFlags::CLOSE_WRITE);
-        return is_whole.then_some(TaskFolderEvent::Turn);
+        return is_whole.then_some(TaskFolderEvent::StateChange);
     }
     if lock {
         // The shim keeps the file open while it lives; the kernel closes it however the shim ends.
         return events
             .contains(ReadFlags::CLOSE_WRITE)
-            .then_some(TaskFolderEvent::Turn);
+            .then_some(TaskFolderEvent::StateChange);
     }
     let grows = events.intersects(ReadFlags::CREATE | ReadFlags::MODIFY);
     ((events_file || name == crate::log::CURRENT) && grows).then_some(TaskFolderEvent::Growth)

@@ -1,4 +1,4 @@
-//! Probes and metrics: whether the process is alive and can serve, and its counters.
+//! HTTP endpoints of the daemon: the probes of liveness and readiness, and the metrics.
 
 use crate::metrics::{Metrics, Present};
 use crate::session::Pools;
@@ -42,8 +42,8 @@ fn routes(health: Health) -> Router {
         .with_state(health)
 }
 
-/// `GET /healthz`: whether the process answers and, if it leads, whether rounds end. Otherwise
-/// another process should lead.
+/// `GET /healthz`: whether the process answers and, if it leads, whether rounds end. If they do
+/// not, the platform should restart the process, so that another one leads.
 async fn alive(State(health): State<Health>) -> Response {
     match health.metrics.since_round() {
         Some(since) if since > STANDS_STILL => {

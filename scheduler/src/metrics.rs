@@ -24,21 +24,23 @@ pub struct Metrics {
     connections: IntGauge,
     idle: IntGauge,
     took: Histogram,
-    /// By outcome.
+    /// By outcome: `idle`, `committed` or `failed`.
     outcomes: IntCounterVec,
     ended_unix_s: IntGauge,
-    /// By decision.
+    /// By action, as named by [`verb`].
     decisions: IntCounterVec,
     conflicts: IntCounter,
     refusals: IntCounter,
+    /// By wait reason.
     queue: IntGaugeVec,
     horizon: IntGauge,
-    /// End of the newest round, or start of the term. Locked while a round is counted and while the
-    /// text is written, so that a round never shows partially.
+    /// End of the newest round, or start of the leadership before it; `None` if this process does
+    /// not lead. Locked while a round is counted and while the text is written, so that a round
+    /// never shows partially.
     ended_at: Mutex<Option<Instant>>,
 }
 
-/// Present values that are not counters.
+/// Values that [`Metrics::text`] reads when it is called, because no event reports them.
 #[derive(Debug, Clone, Copy)]
 pub struct Present {
     pub leads: bool,
@@ -58,7 +60,7 @@ impl Drop for OpenSession {
     }
 }
 
-/// Guard that is held while this process leads.
+/// Guard that is held while this process leads and rounds must therefore end regularly.
 #[derive(Debug)]
 pub struct RoundsDue<'a>(&'a Metrics);
 
@@ -153,14 +155,14 @@ impl Metrics {
         OpenSession(Arc::clone(self))
     }
 
-    /// Starts the term; it ends when the returned guard is dropped.
+    /// Starts the leadership of this process; it ends when the returned guard is dropped.
     #[must_use]
     pub fn rounds_begin(&self) -> RoundsDue<'_> {
         *self.lock() = Some(clock::instant());
         RoundsDue(self)
     }
 
-    /// Clears the metrics of the leader.
+    /// Clears the metrics that only a leader has.
     fn rounds_end(&self) {
         let mut ended_at = self.lock();
         *ended_at = None;
@@ -168,6 +170,7 @@ impl Metrics {
         self.horizon.set(0);
     }
 
+    /// Counts a completed round, which took `took`.
     pub fn round(&self, round: &RoundResult, took: Duration) {
         let mut ended_at = self.lock();
         let outcome = if round.is_idle() { "idle" } else { "committed" };
@@ -185,18 +188,19 @@ impl Metrics {
         }
     }
 
-    /// Age of the oldest event that streams do not show yet.
+    /// Sets the age of the oldest event that streams do not show yet.
     pub fn event_horizon(&self, waited: Duration) {
         let waited_s = i64::try_from(waited.as_secs()).unwrap_or(i64::MAX);
         self.horizon.set(waited_s);
     }
 
+    /// Counts a failed round, which took `took`.
     pub fn round_failed(&self, took: Duration) {
         let mut ended_at = self.lock();
         *ended_at = Some(self.took("failed", took));
     }
 
-    /// Counts a round that has just ended.
+    /// Counts the outcome and the time of a round that has just ended. Returns its end.
     fn took(&self, outcome: &'static str, took: Duration) -> Instant {
         self.outcomes.with_label_values(&[outcome]).inc();
         self.took.observe(took.as_secs_f64());
@@ -204,7 +208,8 @@ impl Metrics {
         clock::instant()
     }
 
-    /// Time since the end of the last round; `None` if this process does not lead.
+    /// Time since the end of the newest round, or since the start of the leadership before it;
+    /// `None` if this process does not lead.
     #[must_use]
     pub fn since_round(&self) -> Option<Duration> {
         self.lock().map(|at| at.elapsed())
@@ -230,6 +235,7 @@ impl Metrics {
     }
 }
 
+/// Label of an action in the metrics.
 fn verb(action: &Action) -> &'static str {
     match action {
         Action::Start { .. } => "start",

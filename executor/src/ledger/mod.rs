@@ -1,5 +1,8 @@
-//! The tasks of the node. Everything is on disk, one folder per task, so a restarted daemon knows
-//! the same as its predecessor.
+//! Ledger: the executor's durable record of the tasks of its node. Each task has a folder below
+//! `tasks` in the data folder, so a restarted daemon knows the same as its predecessor.
+//!
+//! A task can write to its own folder. What it could forge there is checked or corrected by records
+//! elsewhere ([`Ledger::adopt`]).
 
 mod entry;
 
@@ -25,21 +28,23 @@ use std::path::{Path, PathBuf};
 
 /// Eviction reason of a task for which no pod could be created.
 pub const NOT_MADE: &str = "NotMade";
-/// Name prefixes of folders that are being created or removed.
+/// Name prefix of a folder that is being created.
 const TEMPORARY_PREFIX: &str = ".tmp-";
+/// Name prefix of a folder that is being removed.
 const REMOVED_PREFIX: &str = ".tmp-gone-";
 
 /// All tasks of the node and its newest accepted generation.
 #[derive(Debug)]
 pub struct Ledger {
+    /// The executor's data folder.
     data: PathBuf,
     pub generation: u64,
     pub entries: BTreeMap<TaskId, LedgerEntry>,
 }
 
 impl Ledger {
-    /// Reads the data folder and creates it if it is absent. A folder that is not readable as a
-    /// task's is logged and left in place.
+    /// Reads the data folder and creates it if it is absent. A folder that cannot be read as a
+    /// task's folder is logged and left in place.
     ///
     /// # Errors
     /// If the data folder cannot be used at all.
@@ -49,7 +54,7 @@ impl Ledger {
         let generation_path = data.join("generation");
         let kept = disk::read(&generation_path).map_err(ExecutorError::read(&generation_path))?;
         let generation = kept.unwrap_or(0);
-        // Allocates the blocks of the file before the disk is full.
+        // With the file in place, a new generation can be stored even when the disk is full.
         if kept.is_none()
             && let Err(error) = disk::rewrite(&generation_path, &generation, true)
         {
@@ -60,7 +65,7 @@ impl Ledger {
             generation,
             entries: BTreeMap::new(),
         };
-        let mut gone = Vec::new();
+        let mut removed = Vec::new();
         for found in fs::read_dir(&tasks).map_err(ExecutorError::read(&tasks))? {
             let path = found.map_err(ExecutorError::read(&tasks))?.path();
             let name = path
@@ -68,11 +73,11 @@ impl Ledger {
                 .and_then(|name| name.to_str())
                 .unwrap_or_default();
             if name.starts_with(REMOVED_PREFIX) {
-                gone.push(path);
+                removed.push(path);
                 continue;
             }
             if name.starts_with(TEMPORARY_PREFIX) {
-                // Now, before a task of the same name is created again.
+                // Not in the background: a folder of the same name may be created next.
                 let _ = remove_folder(&path);
                 continue;
             }
@@ -89,7 +94,7 @@ impl Ledger {
                 }
             }
         }
-        remove_in_background(gone);
+        remove_in_background(removed);
         Ok(ledger)
     }
 
@@ -129,7 +134,7 @@ impl Ledger {
         Ok(made)
     }
 
-    /// Stores a newer generation durably.
+    /// Stores a newer generation durably; an older or equal one has no effect.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -142,10 +147,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// Creates the folder of a task atomically.
+    /// Creates the folder of a task atomically and adds the task as [`Life::Prepared`].
     ///
     /// # Errors
-    /// If it cannot be written. The ledger then records the task as failed to launch.
+    /// If the folder cannot be written. The ledger then contains the task as ended, with the
+    /// outcome of the error.
     pub fn prepare(&mut self, launch: &TaskLaunch, peers: &Peers) -> Result<(), ExecutorError> {
         let tasks = self.data.join("tasks");
         let folder = NodeTaskFolder::of(&tasks, launch.task_id);
@@ -161,7 +167,7 @@ impl Ledger {
         written
     }
 
-    /// Records a task that the node refuses to start; it has no folder.
+    /// Adds a task that the node refuses to start as ended; it has no folder.
     pub fn refuse(&mut self, launch: &TaskLaunch, peers: &Peers, why: String) {
         let folder = NodeTaskFolder::of(&self.data.join("tasks"), launch.task_id);
         let life = Life::Ended(Outcome::refused(why));
@@ -169,8 +175,10 @@ impl Ledger {
         self.entries.insert(launch.task_id, entry);
     }
 
-    /// Corrects an entry by the executor's own record, which the task cannot write: the launch, and
-    /// the outcome if it is recorded.
+    /// Corrects the entry of a task, which was read from the task's folder, by a record that the
+    /// task cannot write. The record has the launch, and the outcome if the task has ended. Without
+    /// a recorded outcome the task counts as not ended, whatever its folder says. Call it after
+    /// [`Ledger::open`].
     pub fn adopt(&mut self, launch: &TaskLaunch, ended: Option<&Outcome>) {
         let id = launch.task_id;
         if let Some(outcome) = ended {
@@ -190,8 +198,9 @@ impl Ledger {
         entry.undo_end();
     }
 
-    /// Does the same for a process task without a recorded outcome. `shim` is `None` if the machine
-    /// has restarted since.
+    /// Does the same as [`Self::adopt`] for a task that ran as a local process, without a recorded
+    /// outcome. `shim` is the recorded process of its shim, or `None` if the machine has restarted
+    /// since.
     pub fn adopt_from(&mut self, shim: Option<ProcessId>, launch: &TaskLaunch) {
         self.adopt(launch, None);
         if let Some(entry) = self.entries.get_mut(&launch.task_id) {
@@ -222,7 +231,8 @@ impl Ledger {
         }
     }
 
-    /// Discards all acknowledgements. A forgotten task stays forgotten unless it is assigned again.
+    /// Discards all acknowledged positions, so that everything is reported again. A forgotten task
+    /// stays forgotten unless it is assigned again.
     pub fn report_all(&mut self) {
         for entry in self.entries.values_mut() {
             entry.acknowledged = AcknowledgedPositions {
@@ -250,8 +260,8 @@ impl Ledger {
         running.filter(|one| !one.gpus.is_empty()).collect()
     }
 
-    /// Removes folders of forgotten tasks, the oldest first, until at most `keep` folders with at
-    /// most `bytes` remain.
+    /// Removes forgotten tasks and their folders, those first that were forgotten first, until at
+    /// most `keep` folders with at most `bytes` bytes in total remain.
     pub fn prune(&mut self, keep: usize, bytes: u64) {
         let mut forgotten: Vec<(i64, TaskId)> = self
             .entries
@@ -279,7 +289,8 @@ impl Ledger {
         remove_in_background(removed);
     }
 
-    /// Renames a folder that is to be removed: removing its content may take long.
+    /// Renames a folder that is to be removed in the background, because removing its content may
+    /// take long. Returns its new path.
     fn rename_for_removal(&self, folder: &Path, id: TaskId) -> io::Result<PathBuf> {
         let away = self
             .data
@@ -290,6 +301,7 @@ impl Ledger {
     }
 }
 
+/// Creates a task's folder, or leaves nothing behind.
 fn create(
     tasks: &Path,
     folder: &NodeTaskFolder,
@@ -305,6 +317,7 @@ fn create(
     made
 }
 
+/// Writes the files of a new task to the folder `temporary` and renames it to `folder`.
 fn fill(
     tasks: &Path,
     temporary: &Path,

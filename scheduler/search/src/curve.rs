@@ -1,21 +1,22 @@
-//! Probability that a learning curve reaches a target. Several families of curves are weighted by
-//! their evidence, and each extrapolates the curve (after Domhan et al. 2015).
+//! Probability that a learning curve reaches a target (after Domhan et al., IJCAI 2015). Several
+//! families of curves extrapolate the curve, and each is weighted by its evidence.
 //!
-//! The paper samples with Markov chains. Here a family's shape is on a grid; its scale and
-//! asymptote then have exact normal posteriors. The answer is a sum and has no randomness.
+//! The paper samples the parameters with Markov chains. Here the shape parameters of a family and
+//! the noise have the values of a grid. Scale and asymptote then have exact normal posteriors. The
+//! answer is a weighted mean over the grid and has no randomness.
 
 use crate::numeric::{cdf, log_density};
 use crate::trial::SearchTrial;
 
-/// Losses by step, ascending.
+/// Losses by step, in ascending order of steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LearningCurve {
-    /// (step, loss)
+    /// Pairs of step and loss.
     pub points: Vec<(f64, f64)>,
 }
 
 impl LearningCurve {
-    /// Losses of a trial's first objective.
+    /// Returns the losses of a trial's first objective.
     #[must_use]
     pub fn of(trial: &SearchTrial) -> Self {
         let points = trial.reports.iter().map(|r| (r.step as f64, r.losses[0]));
@@ -24,6 +25,7 @@ impl LearningCurve {
         }
     }
 
+    /// Smallest loss; infinite without points.
     fn best(&self) -> f64 {
         self.points
             .iter()
@@ -32,23 +34,25 @@ impl LearningCurve {
     }
 }
 
-/// Shape that falls from about 1 towards 0.
+/// Shape that falls from 1 towards 0. Its argument is the step relative to the last observed one.
 #[derive(Clone, Copy)]
 enum CurveShape {
+    /// `(1 + 20 x)^-power`
     Power(f64),
+    /// `exp(-rate x)`
     Exponential(f64),
     /// `1 / (1 + (x / half)^slope)`
     Hill(f64, f64),
 }
 
-/// Prior means and deviations of `asymptote` and `scale` in `asymptote + scale * shape`, in units
-/// of the observed decrease.
+/// Prior means and deviations of `asymptote` and `scale` in `asymptote + scale * shape`. The curve
+/// is shifted so that the last loss is 0; the unit is the range of the observed losses.
 const PRIOR: [(f64, f64); 2] = [(-0.2, 1.0), (1.0, 2.0)];
-/// Noise of one report in the same units.
+/// Grid of the standard deviation of one report's noise, in the same unit.
 const NOISE: [f64; 6] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2];
 
-/// Probability (0 to 1) that the loss is at most `target` at step `at` or earlier. Returns 0.5 for
-/// fewer than two points.
+/// Probability (0 to 1) that the loss is at most `target` at step `at` or earlier. Returns 1 if a
+/// point has reached the target, and otherwise 0.5 for fewer than two points.
 #[must_use]
 pub fn chance_to_reach(curve: &LearningCurve, at: f64, target: f64) -> f64 {
     if curve.best() <= target {
@@ -83,6 +87,7 @@ pub fn chance_to_reach(curve: &LearningCurve, at: f64, target: f64) -> f64 {
     (sum / weight).clamp(0.0, 1.0)
 }
 
+/// Grid of shapes.
 fn shapes() -> Vec<CurveShape> {
     let mut shapes = Vec::new();
     for i in 0..12 {
@@ -99,7 +104,7 @@ fn shapes() -> Vec<CurveShape> {
 }
 
 impl CurveShape {
-    /// Value at `x` times the observed steps.
+    /// Value at `x` times the last observed step.
     fn at(self, x: f64) -> f64 {
         match self {
             Self::Power(power) => (1.0 + 20.0 * x).powf(-power),
@@ -109,8 +114,9 @@ impl CurveShape {
     }
 }
 
-/// Log evidence of one shape and noise, and probability that the curve is at most `wanted` at `x`.
-/// Bayesian linear regression on two coefficients.
+/// Returns the log evidence of one shape and noise, and the probability that the loss is at most
+/// `wanted` at `x`. Both follow from Bayesian linear regression on asymptote and scale. `rows` are
+/// pairs of scaled step and loss. A constant that all shapes share is left out of the evidence.
 fn believe(rows: &[(f64, f64)], shape: CurveShape, noise: f64, x: f64, wanted: f64) -> (f64, f64) {
     let precision = 1.0 / (noise * noise);
     let [(m0, s0), (m1, s1)] = PRIOR;

@@ -1,4 +1,5 @@
-//! Order of rows with several objectives: rank and crowding of NSGA-II (Deb et al.).
+//! Order of trials with several objectives: rank and crowding distance of NSGA-II (Deb et al., A
+//! Fast and Elitist Multiobjective Genetic Algorithm, 2002). A row holds the losses of one trial.
 
 use std::cmp::Ordering;
 
@@ -17,9 +18,9 @@ pub(crate) fn ranks(losses: &[&[f64]]) -> Vec<usize> {
         }
         return ranks;
     }
-    // Efficient non-dominated sort (Zhang et al. 2015). In this order no row dominates an earlier
-    // one. Each row goes to the first front without a row that dominates it. A row that a front
-    // dominates is also dominated by every earlier front.
+    // Efficient non-dominated sort (Zhang et al. 2015). In lexicographic order no row dominates an
+    // earlier one. Each row goes to the first front without a row that dominates it. A row that a
+    // front dominates is also dominated by every earlier front, which permits a binary search.
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by(|&a, &b| losses[a].partial_cmp(losses[b]).unwrap_or(Ordering::Equal));
     let mut ranks = vec![0; count];
@@ -38,12 +39,13 @@ pub(crate) fn ranks(losses: &[&[f64]]) -> Vec<usize> {
     ranks
 }
 
-/// Whether `a` is not worse in any objective and better in one.
+/// Whether `a` is not worse than `b` in any objective and better in at least one.
 fn dominates(a: &[f64], b: &[f64]) -> bool {
     a.iter().zip(b).all(|(a, b)| a <= b) && a.iter().zip(b).any(|(a, b)| a < b)
 }
 
-/// Crowding distance of each row; infinite at both ends of each objective.
+/// Crowding distance of each row of one front: the sum over the objectives of the distance between
+/// its two neighbours, relative to the range. Infinite at both ends of each objective.
 pub(crate) fn crowding(losses: &[&[f64]]) -> Vec<f64> {
     let count = losses.len();
     let mut distance = vec![0.0; count];

@@ -1,5 +1,7 @@
-//! Scheduling rounds: load one consistent snapshot, plan, check, commit, store the record. Wake-ups
-//! of the store or a timer start them.
+//! Scheduling rounds: load one consistent snapshot, plan, check, commit, store the record.
+//! Notifications of the store or a timer start them.
+//!
+//! `muster-core` decides; this module loads, commits, logs and counts.
 
 pub mod result;
 
@@ -26,7 +28,7 @@ pub use result::RoundResult;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Delay of the next round if the last one left work.
+/// Maximum wait for a notification if the last round left work ([`RoundResult::has_more`]).
 const MORE_AFTER: Duration = Duration::from_millis(100);
 
 /// A round failed. It changed nothing; the next one starts from the store again.
@@ -38,7 +40,7 @@ pub enum RoundError {
     Compress(#[source] std::io::Error),
 }
 
-/// State of earlier rounds. It does not change decisions.
+/// Caches between rounds. They save work and log lines and do not change decisions.
 #[derive(Debug)]
 pub struct RoundMemory {
     loader: Loader,
@@ -62,15 +64,15 @@ impl Default for RoundMemory {
     }
 }
 
-/// State of the planning step.
+/// Part of [`RoundMemory`] that the planning step uses on its own thread.
 #[derive(Debug, Default)]
 struct PlanningState {
     memory: EstimateCache,
     defects: Defects,
 }
 
-/// Rules that plans of earlier rounds broke. A defect on a job repeats every second as long as the
-/// job exists.
+/// Rules that plans of earlier rounds broke, as texts. A defect of the planner on a job repeats in
+/// every round while the job exists, so only new ones are logged and stored.
 #[derive(Debug, Default)]
 struct Defects {
     /// Defects that were last logged.
@@ -90,8 +92,9 @@ impl Defects {
         are_news
     }
 
-    /// Returns the defects of `broken` that the plan caused, if they differ from those of the last
-    /// stored round. Defects that an empty plan has too (`given`) have no cause in the round.
+    /// Returns the defects of `broken` that the plan caused, if there are any and they differ from
+    /// those for which a round was last stored. `given` are the violations of an empty plan: the
+    /// snapshot has them already, so the plan did not cause them.
     fn to_keep(&self, broken: &[Violation], given: &[Violation]) -> Option<BTreeSet<String>> {
         let mut by_plan = in_words(broken);
         for given in in_words(given) {
@@ -137,19 +140,20 @@ pub async fn run(
             }
         }
         tokio::time::sleep(pause(began.elapsed(), shortest, longest)).await;
-        // A wake-up can be missed.
+        // A notification can be missed, so the wait has a limit.
         let _ = tokio::time::timeout(until, notifications.rounds.changed()).await;
     }
 }
 
-/// Pause after a round, at least as long as the round. Rounds then take at most half of the time.
+/// Pause after a round: as long as the round took, but from `shortest` to `longest`. Rounds shorter
+/// than `longest` then take at most half of the time.
 fn pause(took: Duration, shortest: Duration, longest: Duration) -> Duration {
     took.min(longest).max(shortest)
 }
 
 /// Runs one round.
 ///
-/// The independent check removes jobs that break a rule from the plan. The rest is committed.
+/// [`muster_core::sound`] removes jobs that break a rule from the plan. The rest is committed.
 ///
 /// # Errors
 /// [`RoundError`] if the store cannot be read or written.
@@ -162,7 +166,7 @@ pub async fn once(
     once_by(muster_core::plan_again, pool, policy, round_memory).await
 }
 
-/// Runs one round with another planner.
+/// Runs one round with the function `planner` in place of [`muster_core::plan_again`].
 ///
 /// # Errors
 /// As [`once`].
@@ -236,6 +240,7 @@ struct Decided {
     known: PlanningState,
 }
 
+/// What a round writes to the store.
 struct ToKeep {
     ids: PlanIds,
     record: RoundRecord,
@@ -334,8 +339,14 @@ async fn commit(
     now: time::OffsetDateTime,
 ) -> Result<CommitOutcome, StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
+<<<<<<< HEAD
     // The commit must use a later time than any release in the snapshot; `now` may be earlier.
     let outcome = muster_store::plan::commit(&mut tx, plan, ids, clock::now()).await?;
+=======
+    // A new clock reading: `now` was read before the snapshot was loaded and may be earlier than a
+    // release of a task in it. The commit must be later.
+    let outcome = muster_store::plan::commit(&mut tx, steps, clock::now()).await?;
+>>>>>>> h4/read2
     muster_store::origin::tell(&mut tx).await?;
     for node in &plan.excluded {
         if muster_store::fault::exclude(&mut tx, node.node, &node.why, now).await? {

@@ -3,7 +3,7 @@
 //!
 //! All inputs are level-triggered. A step reads the facts that the search does not know yet. It
 //! writes events, state, trials and jobs in one transaction. If the scheduler is killed, a step has
-//! happened completely or not at all. This module decides nothing.
+//! happened completely or not at all. This module decides nothing: [`step`] calls the search.
 
 mod carry_out;
 mod changes;
@@ -23,14 +23,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tracing::Instrument as _;
 
-/// Poll interval, because a wake-up can be missed.
+/// Poll interval, because a notification can be missed.
 const LOOK: Duration = Duration::from_secs(2);
 /// Maximum duration of a step; the next study waits for it. A proposal may take many seconds.
 const STEP_LIMIT: Duration = Duration::from_secs(120);
-/// Delay that batches events of jobs. Orders and reports are not delayed.
+/// Delay before notifications of `trials` (events of jobs) are noticed, so that one pass serves
+/// several. Notifications of `studies` (orders and reports) are not delayed.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Reasons for an end of a study without its search.
+/// Reasons for the end of a study that its search did not decide.
 const UNSTORABLE: &str =
     "its document or an order has a value that the database cannot keep, such as a text with a NUL";
 const CANCELLED: &str = "a user has cancelled it, and the search could not be carried on";
@@ -56,13 +57,13 @@ pub enum StepError {
     Search(#[source] tokio::task::JoinError),
 }
 
-/// Searches with their position in the events, so that most steps need not load them.
+/// Searches in memory with their position in the events, so that most steps need not load them.
 #[derive(Debug, Default)]
 pub struct StudyCache {
     studies: BTreeMap<StudyId, step::CachedSearch>,
 }
 
-/// Runs all studies.
+/// Runs all studies. Never returns; the caller drops the future when the leadership ends.
 pub async fn run(pool: &StorePool, mut notifications: Notifications) {
     let mut cache = StudyCache::default();
     loop {
@@ -75,6 +76,7 @@ pub async fn run(pool: &StorePool, mut notifications: Notifications) {
     }
 }
 
+/// Returns after the next notification.
 async fn woken(notifications: &mut Notifications) {
     let later = async {
         tokio::time::sleep(PAUSE).await;
@@ -101,6 +103,7 @@ pub async fn once(pool: &StorePool, cache: &mut StudyCache) -> Result<usize, Sto
     Ok(due.len())
 }
 
+/// Returns the studies with unread input.
 async fn due(pool: &StorePool) -> Result<Vec<StudyId>, StoreError> {
     let mut conn = pool.acquire().await?;
     search::due(&mut conn).await
@@ -132,9 +135,12 @@ async fn give_up(pool: &StorePool, id: StudyId, failed: &StepError) -> Result<()
     Ok(tx.commit().await?)
 }
 
+/// Takes steps of one study until the orders that waited at the first step are applied. Repeats a
+/// step after a conflict. Keeps an unfinished search in the cache.
 async fn step(pool: &StorePool, cache: &mut StudyCache, id: StudyId) -> Result<(), StepError> {
     let mut known = cache.studies.remove(&id);
-    // Orders that arrive meanwhile wait until the other studies have had a step.
+    // Last order that waited at the first step. Later ones wait until the other studies have had a
+    // step.
     let mut until = None;
     let done = loop {
         match step::take(pool, id, known.take(), clock::now()).await {
@@ -142,7 +148,8 @@ async fn step(pool: &StorePool, cache: &mut StudyCache, id: StudyId) -> Result<(
                 tracing::debug!(%error, "begun anew after a conflict");
             }
             Err(error @ StepError::Overtaken) => tracing::debug!(%error, "begun anew"),
-            // If none was taken, another leader has the rest.
+            // A step that took no order found none. None is left, or another leader has applied
+            // the rest.
             Ok(Some(search))
                 if search.taken > 0 && search.taken < *until.get_or_insert(search.seen) =>
             {

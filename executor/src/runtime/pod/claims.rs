@@ -1,8 +1,8 @@
-//! Claims that wait for their first consumer.
+//! Persistent volume claims of a job that are bound at their first use (`WaitForFirstConsumer`).
 //!
-//! The Kubernetes scheduler names the chosen node on such a claim, and the volume's provisioner
-//! waits for that. Task pods are bound to a node without that scheduler, so the executor names its
-//! node.
+//! The provisioner creates the volume of such a claim when an annotation of the claim names a node.
+//! The Kubernetes scheduler normally writes it. Task pods are bound to a node without that
+//! scheduler, so the executor writes the annotation with its own node.
 
 use super::answer::{PodRequestFailure, answered};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -11,13 +11,15 @@ use serde_json::json;
 
 /// Annotation that provisioners wait for.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// Field manager of the patch.
 const MANAGER: &str = "muster-executor";
 
-/// Names the node on each claim of the job's own volumes that is unbound and has no node yet. If a
-/// claim is missing or access is denied, the kubelet reports that for the pod.
+/// Writes the annotation on each claim of the job's own volumes that is unbound and has none. A
+/// refused request, for instance for lack of rights, is logged only; without its volume the pod
+/// does not start, and the kubelet reports that.
 ///
 /// # Errors
-/// [`PodRequestFailure::Away`] if the server does not answer.
+/// [`PodRequestFailure::Away`] if the API server does not answer.
 pub async fn select_node(pods: &Api<Pod>, pod: &Pod, node: &str) -> Result<(), PodRequestFailure> {
     let Some(namespace) = pods.namespace() else {
         return Ok(());
@@ -54,7 +56,7 @@ pub async fn select_node(pods: &Api<Pod>, pod: &Pod, node: &str) -> Result<(), P
     Ok(())
 }
 
-/// Returns the claim names of the volumes that the job brings.
+/// Returns the claim names of the volumes that the job's document adds to the pod template.
 fn own_claims(pod: &Pod) -> impl Iterator<Item = &str> {
     let spec = pod.spec.as_ref();
     let volumes = spec.and_then(|spec| spec.volumes.as_deref());
@@ -65,6 +67,7 @@ fn own_claims(pod: &Pod) -> impl Iterator<Item = &str> {
     own.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.as_str()))
 }
 
+/// Whether the claim is unbound and has no node.
 fn waits_for_node(claim: &PersistentVolumeClaim) -> bool {
     let phase = claim
         .status

@@ -2,21 +2,24 @@
 //! `loss(k) = 1 / (b0 k + b1) + b2` with all `b >= 0`.
 //!
 //! For a given asymptote `b2` the curve is fitted by the Gauss-Newton method. Each step is a
-//! non-negative least squares problem in `b0` and `b1` with a closed solution. The asymptote is
-//! searched on a grid. The grid also gives the confidence region: few epochs determine the
+//! non-negative least squares problem in `b0` and `b1` with a closed-form solution. The asymptote
+//! is searched on a grid. The grid also gives the confidence region: few epochs determine the
 //! asymptote least, so the curves whose asymptote fits nearly as well are the plausible ones
 //! (profile likelihood of `b2`).
 
 /// Minimum number of losses for a fit.
 pub(super) const FEWEST: usize = 3;
-/// Number of asymptotes tried between 0 and the newest losses, and then around the best one.
+/// Number of asymptotes tried between 0 and the mean of the newest losses.
 const COARSE: u32 = 16;
+/// Number of intervals of the second grid, from one coarse step below the best asymptote to one
+/// above it.
 const FINE: u32 = 12;
+/// Maximum number of Gauss-Newton steps.
 const NEWTON_STEPS: u32 = 4;
 /// Relative reduction of the error below which the iteration ends.
 const ENOUGH: f64 = 1e-3;
 
-/// Loss by epoch.
+/// Coefficients of `loss(k) = 1 / (b0 k + b1) + b2`, with `k` in epochs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LossCurve {
     pub b0: f64,
@@ -24,11 +27,11 @@ pub(super) struct LossCurve {
     pub b2: f64,
 }
 
-/// Best curve, and all tried curves that the losses do not rule out at 80 % confidence. They
-/// include the best one.
+/// Result of a fit.
 #[derive(Debug, Clone)]
 pub(super) struct LossCurveFit {
     pub best: LossCurve,
+    /// All tried curves that the losses do not rule out at 80 % confidence, including the best one.
     pub plausible: Vec<LossCurve>,
 }
 
@@ -57,8 +60,8 @@ impl LossCurve {
     }
 }
 
-/// Fits positive, finite losses of ascending epochs. Returns `None` if there are too few or they do
-/// not fall.
+/// Fits pairs of epoch and loss: ascending epochs, positive and finite losses. Returns `None` if
+/// there are fewer than [`FEWEST`] or they do not fall.
 pub(super) fn fit(losses: &[(u64, f64)]) -> Option<LossCurveFit> {
     if losses.len() < FEWEST {
         return None;
@@ -85,12 +88,13 @@ pub(super) fn fit(losses: &[(u64, f64)]) -> Option<LossCurveFit> {
     Some(LossCurveFit { best, plausible })
 }
 
+/// Returns the curve with the smallest error.
 fn best_of(tried: &[(LossCurve, f64)]) -> Option<(LossCurve, f64)> {
     tried.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Weights three segments, each four times the one before, as in the Optimus prototype. The newest
-/// losses are the most informative.
+/// Weights the residuals of three equal segments by 1, 4 and 16, as in the Optimus prototype. The
+/// newest losses are the most informative.
 fn weighted(losses: &[(u64, f64)]) -> Vec<LossPoint> {
     let count = losses.len();
     losses
@@ -104,9 +108,9 @@ fn weighted(losses: &[(u64, f64)]) -> Vec<LossPoint> {
         .collect()
 }
 
-/// Replaces a loss that deviates from both neighbours by half or more with the mean of these. The
-/// newest loss is replaced only if it jumps up, because a steep fall at the start of training is no
-/// outlier.
+/// Replaces a loss above 1.5 times both neighbours, or below both divided by 1.5, with their mean.
+/// The newest loss is replaced by the one before it, and only if it jumps up. A steep fall at the
+/// start of training is no outlier.
 fn without_outliers(losses: &[(u64, f64)]) -> Vec<(u64, f64)> {
     const FACTOR: f64 = 1.5;
     let mut clean = losses.to_vec();
@@ -127,8 +131,8 @@ fn without_outliers(losses: &[(u64, f64)]) -> Vec<(u64, f64)> {
 
 /// Returns the best falling curve with this asymptote, and its weighted squared error.
 fn with_asymptote(points: &[LossPoint], b2: f64) -> Option<(LossCurve, f64)> {
-    // 1 / (loss - b2) is linear in b0 and b1. A loss that noise puts below the asymptote counts as
-    // just above.
+    // Start of the iteration: 1 / (loss - b2) is linear in b0 and b1. A loss that noise puts below
+    // the asymptote counts as just above.
     let highest = points.iter().map(|point| point.loss).fold(0.0, f64::max);
     let least_above = (highest - b2) * 0.01;
     let [b0, b1] = non_negative(points.iter().map(|point| {
@@ -190,6 +194,7 @@ fn non_negative(rows: impl Iterator<Item = ([f64; 2], f64)>) -> [f64; 2] {
     }
 }
 
+/// Returns the weighted squared error.
 fn squared_error(points: &[LossPoint], curve: LossCurve) -> f64 {
     points
         .iter()
@@ -202,7 +207,8 @@ fn squared_error(points: &[LossPoint], curve: LossCurve) -> f64 {
 /// If every weight matched the noise of its residual, this would be the variance of the noise times
 /// the square of Student's t. The weights favour the newest losses instead, and noise tends to fall
 /// with the loss. The variance of the asymptote is therefore the sandwich estimator (Huber 1967)
-/// with residuals corrected by their leverage (HC2, MacKinnon and White 1985).
+/// with residuals corrected by their leverage (HC2, MacKinnon and White 1985). An asymptote that is
+/// off by `d` raises the least error by `d^2 / inverse[2][2]`.
 fn allowance(points: &[LossPoint], best: LossCurve) -> f64 {
     let freedom = (points.len().saturating_sub(3)).max(1) as f64;
     // Student's t, two-sided 80 %, by the first term of Fisher's expansion about the normal

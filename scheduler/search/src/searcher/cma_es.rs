@@ -1,7 +1,10 @@
-//! Covariance matrix adaptation (Hansen, The CMA Evolution Strategy: A Tutorial, 2016, with its
-//! active update) over the numbers of a space, each between 0 and 1. TPE chooses unordered
-//! parameters, so mixed spaces work. In a space of numbers only, a quadratic surrogate replaces the
-//! rest of a generation as long as it ranks results correctly.
+//! CMA-ES: covariance matrix adaptation over the ordered parameters of a space, each scaled to 0 to
+//! 1 (Hansen, The CMA Evolution Strategy: A Tutorial, 2016, with its active update). TPE chooses
+//! the unordered (categorical) parameters of a mixed space. In a space of ordered parameters only,
+//! a quadratic surrogate replaces the rest of a generation as long as it ranks results correctly.
+//!
+//! A place is a vector of scaled values, one per axis. A point is a trial's values of all
+//! parameters.
 
 use super::quadratic::{Quadratic, QuadraticSample, rows_wanted};
 use super::{spread, tpe};
@@ -12,43 +15,55 @@ use muster_model::study::{Domain, Point, Space};
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 use serde::{Deserialize, Serialize};
 
+/// State of the searcher. Names in parentheses are those of the tutorial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CmaEsState {
-    /// Ordered dimensions of the space.
+    /// Indices of the ordered dimensions of the space. A place has one element per axis.
     axes: Vec<usize>,
+    /// Number of results of a generation (lambda).
     population: usize,
+    /// Step size after each restart.
     first_sigma: f64,
     mean: Vec<f64>,
+    /// Step size.
     sigma: f64,
-    /// Rows of a symmetric matrix.
+    /// Rows of a symmetric matrix (C).
     covariance: Vec<f64>,
+    /// Evolution path of the step size (p_sigma).
     sigma_path: Vec<f64>,
+    /// Evolution path of the covariance (p_c).
     path: Vec<f64>,
+    /// Completed generations since the last restart.
     generation: u32,
     restarts: u32,
     /// Places of trials without a result.
     asked: Vec<PendingCandidate>,
+    /// Results of the present generation, by trials or by the surrogate.
     told: Vec<EvaluatedCandidate>,
     /// Remaining places of the generation, the most promising last.
     queue: Vec<Vec<f64>>,
 }
 
-/// Minimum rank correlation for use of the quadratic.
+/// Minimum rank correlation at which the quadratic replaces trials.
 const BELIEVED: f64 = 0.85;
 
+/// Place of a trial without a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct PendingCandidate {
     trial: TrialNumber,
     place: Vec<f64>,
 }
 
+/// Place with its loss.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct EvaluatedCandidate {
     place: Vec<f64>,
     loss: f64,
 }
 
-/// Constants of the tutorial's table 1.
+/// Constants of the tutorial's table 1, under its names. `weights` are those of the results in
+/// ascending order of loss; the worse half has negative ones. `chi` is the mean norm of a standard
+/// normal vector.
 struct Constants {
     weights: Vec<f64>,
     mu: usize,
@@ -113,6 +128,8 @@ impl Constants {
 }
 
 impl CmaEsState {
+    /// Creates the state at the centre of the space. Without a `population` the tutorial's default
+    /// is used. `sigma` is the first step size, relative to an axis.
     pub(super) fn new(space: &Space, population: Option<u32>, sigma: f64) -> Self {
         let axes: Vec<usize> = (0..space.len())
             .filter(|d| !matches!(space.dimensions[*d].domain, Domain::Categorical { .. }))
@@ -138,6 +155,7 @@ impl CmaEsState {
         state
     }
 
+    /// Starts anew at `mean`: at the beginning and at each restart.
     fn begin(&mut self, mean: Vec<f64>) {
         let n = mean.len();
         self.mean = mean;
@@ -151,6 +169,7 @@ impl CmaEsState {
         self.queue.clear();
     }
 
+    /// Proposes the point of trial `number`. Returns `None` if no allowed point is found.
     pub(super) fn suggest(
         &mut self,
         record: &StudyRecord,
@@ -190,7 +209,7 @@ impl CmaEsState {
         spread(record, number, rng)
     }
 
-    /// Draws the places of a generation, ordered so that the best ones by the quadratic are at the
+    /// Draws the places of a generation. If there is a surrogate, the best places by it are at the
     /// end of the queue.
     fn draw_generation(
         &mut self,
@@ -206,8 +225,8 @@ impl CmaEsState {
         }
     }
 
-    /// Quadratic through the newest trials, with their rows; `None` in a mixed space or with too
-    /// few rows.
+    /// Fits the surrogate to the newest trials. Returns it with the rows by which its ranking is
+    /// judged, a part of these. `None` in a mixed space or with too few rows.
     fn model(&self, record: &StudyRecord) -> Option<(Quadratic, Vec<QuadraticSample>)> {
         let n = self.axes.len();
         if n < record.space.len() {
@@ -227,8 +246,8 @@ impl CmaEsState {
         Some((model, rows))
     }
 
-    /// Takes the rest of the generation from the quadratic if it has ranked the newest trials
-    /// correctly.
+    /// Takes the losses of the generation's remaining places from the quadratic, if it ranks the
+    /// newest trials correctly.
     fn complete_by_model(&mut self, record: &StudyRecord) {
         if self.told.len() < 1 + self.population / 5 || self.queue.is_empty() {
             return;
@@ -245,13 +264,14 @@ impl CmaEsState {
         }
     }
 
+    /// Eigendecomposition of the covariance.
     fn eigen(&self) -> SymmetricEigen<f64, nalgebra::Dyn> {
         let n = self.axes.len();
         SymmetricEigen::new(DMatrix::from_column_slice(n, n, &self.covariance))
     }
 
-    /// Place within 0 and 1. A place outside is drawn again, so that trials do not accumulate at
-    /// the edges.
+    /// Draws a place with all values from 0 to 1. A place outside is drawn again, so that trials do
+    /// not accumulate at the edges. After 100 draws the values are clamped.
     fn sample(&self, eigen: &SymmetricEigen<f64, nalgebra::Dyn>, rng: &mut StudyRng) -> Vec<f64> {
         let n = self.axes.len();
         let mut place = vec![0.0; n];
@@ -270,13 +290,14 @@ impl CmaEsState {
         place.iter().map(|x| x.clamp(0.0, 1.0)).collect()
     }
 
-    /// Records that a trial has completed its first rung, at which all trials are comparable.
+    /// Records the loss of a trial that has completed its first rung, at which all trials are
+    /// comparable. Completes the generation if it has enough results.
     pub(super) fn tell(&mut self, record: &StudyRecord, number: TrialNumber) {
         let Some(at) = self.asked.iter().position(|a| a.trial == number) else {
             return;
         };
         let asked = self.asked.swap_remove(at);
-        // Failed and stopped trials will have no result.
+        // Failed and stopped trials get no result.
         self.asked
             .retain(|a| record.trials[a.trial as usize].holds_slot());
         let Some(loss) = record.trials[number as usize].loss() else {
@@ -294,7 +315,8 @@ impl CmaEsState {
         }
     }
 
-    /// Updates by one generation: figure 6 of the tutorial.
+    /// Updates mean, step size and covariance by the sorted results of one generation: figure 6 of
+    /// the tutorial.
     fn update(&mut self) {
         let n = self.axes.len();
         let dims = n as f64;
@@ -347,7 +369,8 @@ impl CmaEsState {
         self.path = pc.as_slice().to_vec();
     }
 
-    /// Restarts with twice the population (IPOP, Auger and Hansen) if nothing is left to adapt.
+    /// Restarts at a random place with twice the population (IPOP, Auger and Hansen, CEC 2005) if
+    /// the distribution has collapsed or is numerically broken.
     fn restart_if_stuck(&mut self, seed: u64) {
         let eigen = self.eigen();
         let (least, most) = (eigen.eigenvalues.min(), eigen.eigenvalues.max());

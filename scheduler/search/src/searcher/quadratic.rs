@@ -1,30 +1,33 @@
-//! Quadratic surrogate of recent results. CMA-ES uses it in place of trials as long as it ranks
-//! them correctly (Hansen, A Global Surrogate Assisted CMA-ES, GECCO 2019).
+//! Quadratic surrogate of recent results (Hansen, A Global Surrogate Assisted CMA-ES, GECCO 2019).
+//! CMA-ES uses its values in place of trials as long as it ranks the trials correctly.
 
 use nalgebra::{DMatrix, DVector};
 
+/// Fitted quadratic of the coordinates `z = (place - centre) / unit`.
 pub(super) struct Quadratic {
     centre: Vec<f64>,
     unit: f64,
     /// Whether it has products of different coordinates besides squares.
     full: bool,
+    /// In the order of [`features`].
     coefficients: DVector<f64>,
 }
 
-/// Measured place.
+/// Result of a trial: its place and its loss.
 pub(super) struct QuadraticSample {
     pub place: Vec<f64>,
     pub loss: f64,
 }
 
-/// Maximum number of rows for a quadratic of `n` coordinates.
+/// Maximum number of rows, the newest ones, from which a quadratic of `n` coordinates is fitted.
 pub(super) fn rows_wanted(n: usize) -> usize {
     (n * (n + 3) + 2).max(40)
 }
 
 impl Quadratic {
-    /// Weighted least squares over the rows; better rows weigh more. `None` if there are too few
-    /// rows for squares, or if they do not determine it.
+    /// Fits by weighted least squares; rows with a smaller loss weigh more. Products of different
+    /// coordinates are left out if there are too few rows for them. `None` if there are too few
+    /// rows for squares too, or if they do not determine the coefficients.
     pub(super) fn fit(rows: &[QuadraticSample], centre: &[f64], unit: f64) -> Option<Self> {
         let n = centre.len();
         let all = 1 + n + n * (n + 1) / 2;
@@ -61,12 +64,14 @@ impl Quadratic {
         })
     }
 
+    /// Value at a place: the predicted loss.
     pub(super) fn at(&self, place: &[f64]) -> f64 {
         let features = features(place, &self.centre, self.unit, self.full);
         features.zip(&self.coefficients).map(|(f, c)| f * c).sum()
     }
 
-    /// Kendall's rank correlation (-1 to 1) between the quadratic and the results.
+    /// Kendall's rank correlation (-1 to 1) between the quadratic and the losses. A tie counts as a
+    /// wrong order. Needs at least one row.
     pub(super) fn agreement(&self, rows: &[QuadraticSample]) -> f64 {
         let guessed: Vec<f64> = rows.iter().map(|r| self.at(&r.place)).collect();
         let mut sum = 0.0;
@@ -80,6 +85,8 @@ impl Quadratic {
     }
 }
 
+/// Terms of the quadratic at a place: 1, each `z`, then the products `z[i] z[j]` with `i <= j`. If
+/// it is not `full`, the only products are squares.
 fn features(place: &[f64], centre: &[f64], unit: f64, full: bool) -> impl Iterator<Item = f64> {
     let z: Vec<f64> = place
         .iter()

@@ -2,13 +2,15 @@
 //! gradient (Wen et al., "TernGrad: Ternary Gradients to Reduce Communication in Distributed Deep
 //! Learning", NeurIPS 2017).
 //!
-//! The scale is the largest magnitude after clipping at `clip` standard deviations (2.5 in the
-//! paper). There is one scale per group of [`GROUP`] values, or one per block as in the paper. A
-//! scale per block costs one more pass over memory. It lets workers share the largest of their
-//! scales (the paper's scaler sharing), so that sums of codes are sums of gradients.
+//! A value is sent as ±scale with probability `|value| / scale`, and otherwise as 0. The scale is
+//! the largest magnitude after clipping at `clip` standard deviations (2.5 in the paper). There is
+//! one scale per group of [`GROUP`] values, or one per block as in the paper. A scale per block
+//! costs one more pass over memory. It lets workers share the largest of their scales (the paper's
+//! scaler sharing), so that sums of codes are sums of gradients.
 //!
-//! Bytes of a group: scale (f32), then for each eight values one byte of bits for non-zero values
-//! and one byte of sign bits, lowest first.
+//! Encoding of a group: the scale (f32, little endian), then two bytes for each eight values. The
+//! first byte has a set bit for each value that is not 0, the second has the sign bits. The lowest
+//! bit belongs to the first value.
 
 use super::lanes::{Isa, Lanes, SimdKernel, dispatch};
 use super::noise::{ChunkSeed, RandomLanes};
@@ -17,12 +19,14 @@ use super::{
 };
 pub use muster_model::spec::TernScale as Scale;
 
-/// Values that share a scale.
+/// Maximum number of values that share a scale in the encoding. With a scale per block every group
+/// repeats it.
 pub const GROUP: usize = 2048;
 
+/// Length in bytes of a group's scale.
 const HEADER: usize = 4;
 
-/// Codec without state, unbiased except for the clipping.
+/// The codec. It keeps no state, and its mean is the gradient except for the clipping.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TernGrad {
     scale: Scale,
@@ -51,12 +55,12 @@ impl TernGrad {
         }
     }
 
+    /// Returns the scale of `len` values with these moments. A NaN among the values gives NaN.
     fn scale_of(&self, moments: &Moments, len: usize) -> f32 {
         let mean = moments.sum / len as f64;
         let deviation = (moments.squares / len as f64 - mean * mean).max(0.0).sqrt();
         let limit = f64::from(self.clip) * deviation;
-        // `min` would hide a NaN among the gradients. Equal values have no deviation and are not
-        // clipped.
+        // Not `min`, which would hide a NaN. Equal values have no deviation and are not clipped.
         if limit > 0.0 && limit < f64::from(moments.largest) {
             limit as f32
         } else {
@@ -129,10 +133,13 @@ impl Codec for TernGrad {
 #[derive(Debug, Clone, Copy, Default)]
 struct Moments {
     sum: f64,
+    /// Sum of squares.
     squares: f64,
+    /// Largest magnitude; NaN if there is one.
     largest: f32,
 }
 
+/// Computes the moments of a block.
 struct MomentsKernel<'a> {
     gradients: &'a [f32],
 }
@@ -155,16 +162,19 @@ impl SimdKernel for MomentsKernel<'_> {
     }
 }
 
+/// Returns the moments of a group. Two accumulators of eight lanes each shorten the chains of
+/// dependent additions.
 #[inline(always)]
 fn measure<L: Lanes>(l: L, group: &[f32]) -> Moments {
     let mut sums = [l.splat(0.0); 2];
     let mut squares = [l.splat(0.0); 2];
     let mut largest = [l.splat_u(0); 2];
     let magnitude = l.splat_u(0x7fff_ffff);
-    let mut take = [0.0; 16];
+    // The values after the last whole pair of lanes, padded with zeros.
+    let mut last = [0.0; 16];
     let (pairs, tail) = group.as_chunks::<16>();
-    take[..tail.len()].copy_from_slice(tail);
-    for pair in pairs.iter().chain([&take]) {
+    last[..tail.len()].copy_from_slice(tail);
+    for pair in pairs.iter().chain([&last]) {
         let (pair, _) = pair.as_chunks::<8>();
         for half in 0..2 {
             let value = l.load(&pair[half]);
@@ -187,9 +197,10 @@ fn measure<L: Lanes>(l: L, group: &[f32]) -> Moments {
     }
 }
 
+/// Encodes a chunk.
 struct TernGradEncodeKernel<'a> {
     codec: &'a TernGrad,
-    /// Scale of the block, if it has one.
+    /// Scale of the block; `None` if each group has its own.
     scale: Option<f32>,
     seed: ChunkSeed,
     gradients: &'a [f32],
@@ -215,6 +226,7 @@ impl SimdKernel for TernGradEncodeKernel<'_> {
     }
 }
 
+/// Writes the codes of a group.
 #[inline(always)]
 fn encode_group<L: Lanes>(
     l: L,
@@ -223,6 +235,7 @@ fn encode_group<L: Lanes>(
     scale: f32,
     codes: &mut [u8],
 ) {
+    // Random numbers have steps of 2^-24 of the scale.
     let step = l.splat(scale * (1.0 / 16_777_216.0));
     let magnitude = l.splat_u(0x7fff_ffff);
     let (octets, tail) = group.as_chunks::<8>();
@@ -236,6 +249,7 @@ fn encode_group<L: Lanes>(
     }
 }
 
+/// Decodes a chunk to `out`, or adds it with `ADD`.
 struct TernGradDecodeKernel<'a, const ADD: bool> {
     bytes: &'a [u8],
     out: &'a mut [f32],
@@ -255,12 +269,13 @@ impl<const ADD: bool> SimdKernel for TernGradDecodeKernel<'_, ADD> {
     }
 }
 
+/// Decodes the codes of a group.
 #[inline(always)]
 fn decode_group<L: Lanes, const ADD: bool>(l: L, codes: &[u8], scale: f32, out: &mut [f32]) {
     let lane_bits = l.load_u(&[1, 2, 4, 8, 16, 32, 64, 128]);
     let none = l.splat_u(0);
     let sign = l.splat_u(0x8000_0000);
-    // NaN if the scale is NaN: an invalid gradient is passed on and not hidden.
+    // NaN if the scale is NaN or infinite: an invalid gradient is passed on and not hidden.
     let zero = l.splat(scale * 0.0);
     let scale = l.bits(l.splat(scale));
     let (octets, tail) = out.as_chunks_mut::<8>();

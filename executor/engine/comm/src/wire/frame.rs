@@ -37,9 +37,9 @@ pub const MAX_CLOCK: u64 = 1 << 62;
 
 const MAGIC: [u8; 4] = *b"MSTR";
 
-/// Kind of a frame. `→` is sent from worker to shard, `←` from shard to worker. "Coordinator:"
-/// marks frames that only the coordinator (`chief`) sends or receives. The metadata follows the
-/// header.
+/// Kind of a frame, by its number on the wire. `→` is sent from worker to shard, `←` from shard to
+/// worker. "Coordinator:" marks frames that only the coordinator (`chief`) sends or receives. The
+/// metadata follows the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum FrameKind {
@@ -164,7 +164,7 @@ pub enum FrameKind {
     Drawn = 43,
 }
 
-/// Decoded header of a frame.
+/// Header of a frame without magic, version and checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     pub kind: FrameKind,
@@ -195,6 +195,7 @@ pub enum FrameError {
 }
 
 impl Header {
+    /// Encodes the header with this protocol version and its checksum.
     #[must_use]
     pub fn encode(self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
@@ -233,11 +234,11 @@ impl Header {
             meta_bytes: u32::from_le_bytes(array(bytes, 16)),
             payload_bytes: u64::from_le_bytes(array(bytes, 20)),
         };
-        let is_state = matches!(
+        let may_be_half_done = matches!(
             header.kind,
             FrameKind::SnapshotData | FrameKind::Lent | FrameKind::Draw | FrameKind::Drawn
         );
-        if header.clock > MAX_CLOCK && !(is_state && header.clock == HALF_DONE) {
+        if header.clock > MAX_CLOCK && !(may_be_half_done && header.clock == HALF_DONE) {
             return Err(FrameError::Clock(header.clock));
         }
         if header.meta_bytes > MAX_META_BYTES {
@@ -299,6 +300,7 @@ impl FrameKind {
         Self::Drawn,
     ];
 
+    /// Kind with this number.
     fn from_wire(value: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u16 == value)
     }
@@ -318,7 +320,7 @@ mod tests {
     proptest! {
         #[test]
         fn encoded_headers_decode_to_the_same_value(
-            kind in 0usize..36, clock in 0..=MAX_CLOCK, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
+            kind in 0..FrameKind::ALL.len(), clock in 0..=MAX_CLOCK, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
         ) {
             let header = Header { kind: FrameKind::ALL[kind], clock, meta_bytes, payload_bytes: floats * 4 };
             prop_assert_eq!(Header::decode(&header.encode()), Ok(header));

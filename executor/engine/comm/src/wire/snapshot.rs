@@ -1,25 +1,29 @@
-//! Metadata of the frames by which a checkpoint reads a shard's snapshot buffer (the snapshot
-//! stream).
+//! Metadata of the snapshot stream: the frames by which the coordinator reads a shard's snapshot
+//! buffer for a checkpoint while training continues.
+//!
+//! A Lend fills the buffer, and the Lent that answers it has a [`SnapshotHead`]. Each Draw requests
+//! a [`SnapshotRangeHead`] of the buffer ([`super::frame::FrameKind`]).
 
 use super::{WireError, words};
 
-/// Maximum number of values of one request (4 MiB). The shard has a buffer of this size for each
+/// Maximum number of values of one Draw (4 MiB). The shard has a send buffer of this size for each
 /// connection that reads a snapshot.
 pub const MOST_DRAWN: u64 = 1 << 20;
 
-/// Description of a snapshot buffer that a shard has just filled. Version and count together
-/// identify the buffer.
+/// Description of a snapshot buffer that a shard has just filled. `count` and the version, which is
+/// the clock of the frame, identify its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotHead {
     /// Number of updates in the copied state.
     pub updates: u64,
-    /// Number of snapshots that this shard has made.
+    /// Number of snapshots that this shard has made so far.
     pub count: u64,
 }
 
-/// Range of a snapshot buffer that a request reads.
+/// Range of a snapshot buffer that a Draw reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotRangeHead {
+    /// [`SnapshotHead::count`] of the buffer that is meant.
     pub count: u64,
     /// Index of the first value. The order is: the shard's parameters, each plane of the optimizer
     /// state, the parameters that the workers know.

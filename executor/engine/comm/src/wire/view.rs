@@ -1,9 +1,10 @@
-//! Views: the workers that take part and the pieces of each PS shard. The coordinator (`chief`)
-//! sends a view to the shards, and the shards send it to the workers.
+//! Views: the workers that take part in a job and the pieces of the parameters that each PS shard
+//! holds. The coordinator (`chief`) sends a view to the shards, and the shards send it to the
+//! workers, as JSON in the metadata of frames.
 //!
-//! A view holds from one step on. Its number grows by one with each view. The number of the layout
-//! grows only when pieces move between shards, so two views that differ only in their workers move
-//! nothing.
+//! A view holds from a step until the next view. Its number grows by one with each view. The number
+//! of the layout (the division of pieces among shards) grows only when pieces move. Two views that
+//! differ only in their workers move nothing.
 
 use crate::assign::ParameterPiece;
 use muster_model::id::TaskId;
@@ -23,8 +24,8 @@ pub struct TaskSetView {
     pub workers: Vec<TaskId>,
     /// Shards in the order of their index.
     pub shards: Vec<ShardAssignment>,
-    /// Holders in the previous layout, from which pieces are moved. Empty in the first layout,
-    /// which the coordinator fills.
+    /// Shards in the previous layout, which hand their pieces over. Empty in the first layout,
+    /// whose pieces the coordinator sends.
     pub before: Vec<ShardAssignment>,
 }
 
@@ -49,14 +50,14 @@ pub struct ViewChange {
     pub gone: Vec<TaskId>,
 }
 
-/// Worker that departed before the end of training or has not connected yet.
+/// Worker that departed before the end of training, or that has not connected while others wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Departed {
     pub task_id: TaskId,
-    /// Whether the worker said goodbye.
+    /// Whether the worker sent a Goodbye.
     pub in_order: bool,
-    /// Whether the worker has not connected while others wait for it. The coordinator knows whether
-    /// it will.
+    /// Whether the worker has never connected. The shard cannot know whether it still will; the
+    /// coordinator decides.
     #[serde(default)]
     pub never_came: bool,
 }
@@ -65,7 +66,8 @@ pub struct Departed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReshardingReport {
     pub layout: u64,
-    /// Checksums of what the shard held before and holds now. The sums over all shards are equal.
+    /// Checksums of the values that the shard held before and holds now. If nothing was lost or
+    /// changed, their sums over all shards are equal.
     pub before: u64,
     pub after: u64,
     /// Number of values received from other shards.
@@ -83,30 +85,37 @@ pub struct Handover {
     pub updates: u64,
 }
 
-/// Position of a shard after the frame that a replica holder receives with it.
+/// Metadata of the frames that a shard sends to the holder of its replica: the state of the shard
+/// after the update in the payload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplicaPosition {
-    /// Number of the view that holds.
+    /// Number of the present view.
     pub view: u64,
+    /// Number of the present layout.
     pub layout: u64,
-    /// Pieces of the shard; only sent with the whole state.
+    /// Pieces of the shard; only sent with the complete state (a Copy).
     #[serde(default)]
     pub pieces: Vec<ParameterPiece>,
+    /// Number of steps that the shard has applied under BSP.
     pub version: u64,
+    /// Number of applied updates: steps under BSP, pushes otherwise.
     pub updates: u64,
     /// Next step of every worker.
     pub clocks: Vec<(TaskId, u64)>,
-    /// Time slice (`turn`) for which all tasks suspend after this step; 0 if there is none.
+    /// As in [`super::metadata::StepStats`]: time slice (`turn`) for which all tasks suspend after
+    /// this step; 0 if there is none.
     #[serde(default)]
     pub hold: u64,
-    /// Factors of the sum of gradients, as bits because decimal numbers would be rounded.
+    /// Factors of the sum of gradients: scale, clip factor and factor of the learning rate. They
+    /// are the bits of `f32`, because decimal numbers in JSON would be rounded.
     pub factors: [u32; 3],
 }
 
 impl TaskSetView {
-    /// Holder of the replica of `shard`, which runs in the process of `host`: the next shard in
-    /// index order that runs in another process. `None` if there is no such shard.
+    /// Holder of the replica of `shard`: the next shard in cyclic index order that runs in another
+    /// process, or `None`. `shard` runs in the process of the task `host`, which is another shard's
+    /// after a replica was promoted.
     #[must_use]
     pub fn replica_holder(&self, shard: TaskId, host: TaskId) -> Option<&ShardAssignment> {
         let at = self
@@ -115,14 +124,15 @@ impl TaskSetView {
             .position(|holder| holder.task_id == shard)?;
         let (before, after) = self.shards.split_at(at);
         let mut others = after[1..].iter().chain(before);
-        // A promoted replica can run there too.
+        // Another shard whose replica was promoted can run in the process of `host`. It then has
+        // the same address.
         let here = self.shards.iter().find(|holder| holder.task_id == host);
         let here = here.map(|holder| &holder.address);
         others.find(|holder| holder.task_id != host && Some(&holder.address) != here)
     }
 
-    /// Processes in which a shard may run: its own, and those of other shards with the same
-    /// address, because a promoted replica (`promoted`) runs in the process of another shard.
+    /// Tasks in whose process a shard may run: its own, and other shards with the same address. A
+    /// promoted replica runs in the process of another shard.
     #[must_use]
     pub fn hosts(&self, shard: &ShardAssignment) -> Vec<TaskId> {
         let others = self
@@ -135,7 +145,7 @@ impl TaskSetView {
             .collect()
     }
 
-    /// Rank of a worker.
+    /// Rank of a worker; `None` if it does not take part.
     #[must_use]
     pub fn rank(&self, worker: TaskId) -> Option<usize> {
         self.workers.iter().position(|&task| task == worker)

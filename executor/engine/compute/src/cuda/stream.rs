@@ -1,9 +1,11 @@
-//! Queue of a GPU: one stream for computation, one for concurrent copies to the host, and one for
-//! sums with other GPUs.
+//! [`DeviceQueue`] of a GPU by CUDA streams: one for computation, one for concurrent copies to the
+//! host, and one for sums with other GPUs (all-reduce). Events order the streams.
 //!
 //! A session allocates memory once and a step never does, so steps can be recorded (CUDA graphs)
 //! and replayed. The driver's calls need the GPU's context on the calling thread, so each call
 //! binds it first; this is cheap if it is already bound.
+//!
+//! Tests need a GPU; the passes above are tested on the emulator (`emulator`).
 
 use super::blas::CublasLt;
 use super::convolution::{ComputedOperand, ConvolutionCall, ConvolutionShape};
@@ -21,16 +23,18 @@ use std::ffi::c_void;
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// Queue of a GPU.
+/// Queue of a GPU; see [`DeviceQueue`] for its methods.
 pub(crate) struct GpuStream {
     /// Dropped before the streams and the context, which it needs.
     graphs: Vec<CudaGraph>,
+    /// Present in every queue that multiplies; set by [`Self::set_blas`].
     blas: Option<CublasLt>,
-    /// Without cuDNN, convolutions are products.
+    /// Without cuDNN, convolutions are computed as products.
     dnn: Option<Cudnn>,
     /// Workspaces of convolutions with their sizes; the last is the largest. Smaller ones are kept,
     /// because a recorded step may refer to them.
     workspaces: Vec<(DeviceAddress, usize)>,
+    /// Kernels by name.
     functions: HashMap<&'static str, CudaFunction>,
     /// Events of each download: its begin on the compute stream and its end on the copy stream. The
     /// first `downloads` pairs are in use.
@@ -40,9 +44,12 @@ pub(crate) struct GpuStream {
     copies: Arc<CudaStream>,
     /// Created when the first sum starts.
     sums: Option<AllReduceStream>,
+    /// Pinned host memory that the queue frees when it is dropped.
     pinned: Vec<*mut c_void>,
-    taken: Vec<DeviceAddress>,
+    /// Device memory that has not been freed.
+    allocated: Vec<DeviceAddress>,
     context: Arc<CudaContext>,
+    /// First error; later requests are ignored.
     failed: Option<DeviceError>,
 }
 
@@ -68,6 +75,8 @@ impl AllReduceStream {
 unsafe impl Send for GpuStream {}
 
 impl GpuStream {
+    /// Creates a queue without libraries. `functions` are the kernels by name.
+    ///
     /// # Errors
     /// If the GPU cannot create streams.
     pub(crate) fn new(
@@ -88,17 +97,18 @@ impl GpuStream {
             copies,
             sums: None,
             pinned: Vec::new(),
-            taken: Vec::new(),
+            allocated: Vec::new(),
             context,
             failed: None,
         })
     }
 
+    /// Uses this library for products.
     pub(crate) fn set_blas(&mut self, blas: CublasLt) {
         self.blas = Some(blas);
     }
 
-    /// Uses cuDNN for later convolutions.
+    /// Uses cuDNN for later convolutions. With `is_exact` it must not round operands to TF32.
     ///
     /// # Errors
     /// If cuDNN does not start.
@@ -131,17 +141,19 @@ impl GpuStream {
         // SAFETY: the memory is freed exactly once, by `free` or when the queue is dropped.
         let taken = unsafe { result::malloc_sync(bytes.max(1)) };
         let at = taken.map_err(|_| DeviceError::Memory { bytes })?;
-        self.taken.push(at);
+        self.allocated.push(at);
         Ok(at)
     }
 
+    /// Binds the context to the calling thread.
     fn bind(&self) -> Result<(), DeviceError> {
         self.context
             .bind_to_thread()
             .map_err(failure("use its context"))
     }
 
-    /// Runs `attempt` unless an earlier request failed; keeps the first error.
+    /// Binds the context and runs `attempt`, unless an earlier request failed. Keeps the first
+    /// error; `action` names the request in its text.
     fn attempt<E: Display>(
         &mut self,
         action: &str,
@@ -158,8 +170,9 @@ impl GpuStream {
         }
     }
 
-    /// Returns the index of an unused pair of events, and creates a pair if all are in use.
-    fn pair(&mut self) -> Result<usize, DriverError> {
+    /// Returns the index of an unused pair of events for a download, and creates a pair if all are
+    /// in use.
+    fn next_event_pair(&mut self) -> Result<usize, DriverError> {
         let index = self.downloads;
         if index == self.events.len() {
             let (begin, end) = (self.context.new_event(None)?, self.context.new_event(None)?);
@@ -179,7 +192,7 @@ impl DeviceQueue for GpuStream {
         let _ = self.context.bind_to_thread();
         let _ = self.compute.synchronize();
         let _ = self.copies.synchronize();
-        self.taken.retain(|taken| *taken != at);
+        self.allocated.retain(|allocated| *allocated != at);
         // SAFETY: allocated here and in the list until now, so it has not been freed; no running
         // work uses it.
         let _ = unsafe { result::free_sync(at) };
@@ -210,7 +223,7 @@ impl DeviceQueue for GpuStream {
 
     fn download(&mut self, from: DeviceAddress, to: &mut [u8]) {
         self.attempt("download", |queue| {
-            let pair = queue.pair()?;
+            let pair = queue.next_event_pair()?;
             let [begin, end] = &queue.events[pair];
             begin.record(&queue.compute)?;
             queue.copies.wait(begin)?;
@@ -273,16 +286,16 @@ impl DeviceQueue for GpuStream {
     }
 
     fn multiply(&mut self, product: &MatrixProduct) {
-        let mut is_open = false;
+        let mut is_unfinished = false;
         self.attempt("multiply", |queue| {
             let stream = queue.compute.cu_stream().cast();
             let blas = queue.blas.as_mut().expect("a queue of a GPU has its BLAS");
             // SAFETY: callers pass memory of this queue; the stream belongs to the context that was
             // just bound.
-            is_open = unsafe { blas.multiply(product, stream) }?;
+            is_unfinished = unsafe { blas.multiply(product, stream) }?;
             Ok::<(), cudarc::cublaslt::result::CublasError>(())
         });
-        if is_open {
+        if is_unfinished {
             finish_product(self, product);
         }
     }
@@ -363,8 +376,8 @@ impl DeviceQueue for GpuStream {
 
     fn record(&mut self) {
         self.attempt("write a step down", |queue| {
-            // Thread-local capture restricts only this thread, so that threads of other tasks can
-            // allocate memory.
+            // Thread-local capture restricts only this thread. In global mode, allocations of other
+            // threads of the process would fail meanwhile.
             let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
             queue.compute.begin_capture(mode)
         });
@@ -407,7 +420,7 @@ impl Drop for GpuStream {
         self.graphs.clear();
         self.blas = None;
         self.dnn = None;
-        for at in self.taken.drain(..) {
+        for at in self.allocated.drain(..) {
             // SAFETY: allocated by this queue and not freed; no work is running.
             let _ = unsafe { result::free_sync(at) };
         }

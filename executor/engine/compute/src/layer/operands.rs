@@ -28,15 +28,16 @@ pub(crate) trait CpuKernel: Sync {
         0..0
     }
 
-    /// Writes the whole output and the kept values.
+    /// Writes the whole output and, in training, the values saved for the backward pass.
     fn forward(&self, pass: ForwardOperands<'_>);
 
     /// Writes the gradients with respect to the inputs that need one, and writes or adds those of
-    /// the parameters.
+    /// the parameters. Runs only after a forward pass in training.
     fn backward(&self, pass: BackwardOperands<'_>);
 }
 
-/// Memory per example that is kept from the forward to the backward pass.
+/// Memory per example that is saved from the forward to the backward pass: `numbers` elements of
+/// `f32`, and `bytes` bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SavedSize {
     pub(crate) numbers: usize,
@@ -46,10 +47,11 @@ pub(crate) struct SavedSize {
 /// Purpose of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PassMode {
-    /// Random draws depend on this key and on an example's place in the global batch, so that they
-    /// are the same for any number of workers. `first` is the place of the first example.
+    /// Random draws depend on `key` and on an example's position in the global batch, so that they
+    /// are the same for any number of workers. `first` is the position of the first example of the
+    /// pass.
     Train { key: u64, first: u64 },
-    /// No random draws; statistics are the running ones of training.
+    /// No random draws; batch normalization uses the running statistics of training.
     Evaluate,
 }
 
@@ -64,54 +66,62 @@ pub(crate) struct PassContext {
 /// Operands of a forward pass.
 pub(crate) struct ForwardOperands<'a> {
     pub(crate) at: PassContext,
+    /// All parameters of the network; [`CpuKernel::parameters`] are the operation's.
     pub(crate) params: &'a [f32],
     pub(crate) inputs: OperationInputs<'a>,
-    /// Overwritten completely.
+    /// Examples × the output's length. Overwritten completely.
     pub(crate) output: &'a mut [f32],
-    /// Examples × [`SavedSize::numbers`] and [`SavedSize::bytes`]. Evaluation leaves them
-    /// unchanged.
+    /// Saved values: examples × [`SavedSize::numbers`]. Evaluation leaves them unchanged.
     pub(crate) numbers: &'a mut [f32],
+    /// Saved bytes: examples × [`SavedSize::bytes`]. Evaluation leaves them unchanged.
     pub(crate) bytes: &'a mut [u8],
-    /// One element per thread.
+    /// Scratch memory, one element per thread.
     pub(crate) lanes: &'a mut [ThreadScratch],
 }
 
 /// Operands of a backward pass.
 pub(crate) struct BackwardOperands<'a> {
     pub(crate) at: PassContext,
+    /// As in [`ForwardOperands`].
     pub(crate) params: &'a [f32],
     pub(crate) inputs: OperationInputs<'a>,
+    /// Output of the forward pass.
     pub(crate) output: &'a [f32],
     /// Gradient with respect to `output`. May be changed in place, because it is not read
     /// afterwards.
     pub(crate) d_output: &'a mut [f32],
     pub(crate) d_inputs: InputGradients<'a>,
+    /// Gradient with respect to all parameters of the network, in the order of `params`.
     pub(crate) grads: &'a mut [f32],
     /// Whether gradients of parameters replace the content of `grads` or are added to it.
     pub(crate) write: WriteMode,
     /// The same for the parameters of [`CpuKernel::shared`].
     pub(crate) write_shared: WriteMode,
+    /// Values that the forward pass saved; may be changed in place.
     pub(crate) numbers: &'a mut [f32],
+    /// Bytes that the forward pass saved; may be changed in place.
     pub(crate) bytes: &'a mut [u8],
+    /// Scratch memory, one element per thread.
     pub(crate) lanes: &'a mut [ThreadScratch],
 }
 
-/// Values that an operation reads, by position.
+/// Inputs of an operation by position: the values of the network that it reads. Value 0 is the
+/// network's input, value `n + 1` the output of operation `n`.
 #[derive(Clone, Copy)]
 pub(crate) struct OperationInputs<'a> {
-    /// Input of the network.
+    /// Value 0, examples × its length.
     pub(crate) first: &'a [f32],
-    /// Output of each operation, sized for the largest batch.
+    /// Values from 1 on, sized for the largest batch.
     pub(crate) values: &'a [Vec<f32>],
-    /// Number of elements per example of each value; the network's input is first.
+    /// Number of elements per example of each value.
     pub(crate) lens: &'a [usize],
-    /// Indices of the values: 0 is the network's input, `n + 1` the output of operation `n`.
+    /// Index of the value of each input.
     pub(crate) of: &'a [usize],
     pub(crate) examples: usize,
 }
 
 impl<'a> OperationInputs<'a> {
-    /// Returns the `index`th input, examples × its length.
+    /// Returns input `index`, examples × its length.
     pub(crate) fn get(self, index: usize) -> &'a [f32] {
         let value = self.of[index];
         match value.checked_sub(1) {
@@ -125,14 +135,17 @@ impl<'a> OperationInputs<'a> {
 pub(crate) struct InputGradients<'a> {
     /// A buffer is empty where no gradient is needed.
     pub(crate) buffers: &'a mut [Vec<f32>],
+    /// As in [`OperationInputs`].
     pub(crate) lens: &'a [usize],
+    /// As in [`OperationInputs`].
     pub(crate) of: &'a [usize],
     pub(crate) examples: usize,
 }
 
 impl InputGradients<'_> {
-    /// Returns the destination of the gradient with respect to the `index`th input, or `None` if it
-    /// is not needed. It holds old values and must be overwritten completely.
+    /// Returns the destination of the gradient with respect to input `index`, examples × its
+    /// length, or `None` if it is not needed. It holds old values and must be overwritten
+    /// completely.
     pub(crate) fn get(&mut self, index: usize) -> Option<&mut [f32]> {
         let buffer = &mut self.buffers[index];
         let len = self.examples * self.lens[self.of[index]];
@@ -154,7 +167,10 @@ impl ThreadScratch {
         }
     }
 
-    /// Returns adjacent areas of these lengths. They hold old values.
+    /// Returns disjoint areas of these lengths, which hold old values.
+    ///
+    /// # Panics
+    /// If they exceed the scratch memory together.
     pub(crate) fn split<const N: usize>(&mut self, lens: [usize; N]) -> [&mut [f32]; N] {
         let mut rest = self.numbers.as_mut_slice();
         lens.map(|len| {

@@ -1,13 +1,16 @@
 //! Packing: two time-sliced jobs of one task each share a GPU while that is faster (Gandiva, Xiao
 //! et al., OSDI 2018, section 3.2).
 //!
-//! A suspended job was measured alone in its slices. It resumes as a guest beside the job on its
-//! GPU. A guest of a pair that does not pay is suspended again. So a trial costs one resumption and
-//! one suspension, no restart, and jobs without measurements are never packed. The measurements are
-//! the only state: the rates show whether a pair did not pay.
+//! The running job is the host. A job that is suspended on the same GPU resumes beside it as its
+//! guest. Both have been measured alone in their time slices; jobs without measurements are never
+//! packed. After a trial the rates of both decide: a guest of a pair that does not pay is suspended
+//! again. A trial therefore costs one resumption and one suspension, and no restart. The
+//! measurements are the only state: they also show which pairs did not pay before.
 //!
-//! The policy knows only whole GPUs. A guest holds none and is not in the problem until its host
-//! has ended. Then it holds the GPU itself.
+//! The policy knows only whole GPUs. A guest holds none and is not in the policy's problem until
+//! its host has ended. Then it holds the GPU itself.
+//!
+//! Stages of a round call [`unpack`], [`pack`] and [`follow`], in this order (`stages.rs`).
 
 mod measurements;
 
@@ -24,26 +27,28 @@ use muster_model::job::{Intent, RequeueCause};
 /// Maximum number of suspended jobs that a round considers.
 const CONSIDERED: usize = 64;
 
-/// Before the policy: suspends guests of pairs that do not pay or whose memory is no longer safe.
+/// Stage before the policy: suspends guests of pairs that do not pay, that break a rule by now or
+/// whose memory is no longer safe.
 pub(crate) fn unpack(round: &mut RoundState<'_>) {
     for guest in 0..round.jobs.len() {
         let live = &round.jobs[guest];
         let Some(host) = live.host.filter(|_| live.scheduling_state.stays()) else {
             continue;
         };
-        if let Some(why) = parts_because(round, host, guest) {
+        if let Some(why) = reason_to_separate(round, host, guest) {
             let whose = round.jobs[host].named_to(round.jobs[guest].tenant);
             let why = format!("no longer beside {whose}: {why}");
-            part(round, guest, why);
+            separate(round, guest, why);
         }
     }
 }
 
-fn parts_because(round: &RoundState<'_>, host: usize, guest: usize) -> Option<String> {
+/// Reason for which a pair must end, for its jobs' history; `None` if it continues.
+fn reason_to_separate(round: &RoundState<'_>, host: usize, guest: usize) -> Option<String> {
     let (Some(packing), Some(_)) = (round.policy.packing, round.policy.slicing) else {
         return Some("packing is switched off".to_owned());
     };
-    if !are_equals(&round.jobs[host], &round.jobs[guest]) {
+    if !are_of_equal_rank(&round.jobs[host], &round.jobs[guest]) {
         return Some("they are not of equal rank any more".to_owned());
     }
     let pair = pair(round, host, guest);
@@ -67,8 +72,8 @@ fn parts_because(round: &RoundState<'_>, host: usize, guest: usize) -> Option<St
     }
 }
 
-/// Before time slices rotate: resumes suspended jobs beside the job on their GPU, if measurements
-/// allow it.
+/// Stage before time slices rotate: resumes suspended jobs beside the job on their GPU, if
+/// measurements allow it.
 pub(crate) fn pack(round: &mut RoundState<'_>) {
     let (Some(packing), Some(slicing)) = (round.policy.packing, round.policy.slicing) else {
         return;
@@ -79,12 +84,12 @@ pub(crate) fn pack(round: &mut RoundState<'_>) {
         let Some(host) = host_of(round, guest) else {
             continue;
         };
-        // Another job's time slice is due on that GPU and would separate the pair at once.
+        // If another job's time slice is due on that GPU, the rotation would end the pair at once.
         let (live, other) = (&round.jobs[host], &round.jobs[guest]);
         let quantum_ms = i64::try_from(slicing.quantum_ms).unwrap_or(i64::MAX);
-        let is_over = time_slicing::slice_age_ms(round, live) >= quantum_ms;
+        let is_slice_over = time_slicing::slice_age_ms(round, live) >= quantum_ms;
         let mut others = line.iter().filter(|&&waiter| waiter != guest);
-        let is_wanted = is_over
+        let is_wanted = is_slice_over
             && (has_newcomers || others.any(|&waiter| round.jobs[waiter].seat() == other.seat()));
         if is_wanted || !may_share(round, host, guest) {
             continue;
@@ -95,7 +100,7 @@ pub(crate) fn pack(round: &mut RoundState<'_>) {
     }
 }
 
-/// Last stage of packing: suspends guests whose host leaves the GPU or is resized.
+/// Stage after time slices: suspends guests whose host leaves the GPU or is resized.
 pub(crate) fn follow(round: &mut RoundState<'_>) {
     for guest in 0..round.jobs.len() {
         let live = &round.jobs[guest];
@@ -108,12 +113,12 @@ pub(crate) fn follow(round: &mut RoundState<'_>) {
         if !other.scheduling_state.stays() || is_resized {
             let whose = other.named_to(live.tenant);
             let why = format!("{whose}, beside which it was, leaves its GPU");
-            part(round, guest, why);
+            separate(round, guest, why);
         }
     }
 }
 
-/// Text about a job that shares its GPU, for the report.
+/// Text about a job that shares its GPU, for the report; `None` if it does not share it.
 pub(crate) fn pair_report(round: &RoundState<'_>, index: usize) -> Option<String> {
     let packing = round.policy.packing?;
     let live = &round.jobs[index];
@@ -141,6 +146,7 @@ pub(crate) fn pair_report(round: &RoundState<'_>, index: usize) -> Option<String
     Some(format!("shares its GPU with {whose}: {memory}; {rates}"))
 }
 
+/// Measurements of both jobs, of their GPU and of the other jobs on it.
 fn pair<'w>(round: &'w RoundState<'_>, host: usize, guest: usize) -> PackingPair<'w> {
     let at = round.jobs[guest].seat();
     let node = at.and_then(|(node, _)| round.snapshot.nodes.get(node as usize));
@@ -155,8 +161,8 @@ fn pair<'w>(round: &'w RoundState<'_>, host: usize, guest: usize) -> PackingPair
     }
 }
 
-/// The job that runs on the GPU of a suspended job, if it is alone there and unchanged in this
-/// round.
+/// Host for a suspended job: the job that runs on its GPU. `None` if that job has tasks elsewhere,
+/// a guest or a change in this round.
 fn host_of(round: &RoundState<'_>, guest: usize) -> Option<usize> {
     let at = round.jobs[guest].seat()?;
     let there = round.seats.there(at).iter().copied();
@@ -180,8 +186,9 @@ fn host_of(round: &RoundState<'_>, guest: usize) -> Option<usize> {
     (is_at_rest && stays && is_alone).then_some(host)
 }
 
-/// Whether both may share a GPU: neither is exclusive, and neither slows a job of higher priority.
-fn are_equals(host: &PlannedJob<'_>, guest: &PlannedJob<'_>) -> bool {
+/// Whether neither job is exclusive and both have the same priority, so that neither slows a job of
+/// higher priority.
+fn are_of_equal_rank(host: &PlannedJob<'_>, guest: &PlannedJob<'_>) -> bool {
     !host.job.exclusive && !guest.job.exclusive && host.priority == guest.priority
 }
 
@@ -194,19 +201,25 @@ fn may_share(round: &RoundState<'_>, host: usize, guest: usize) -> bool {
         free.open && (needed == 0 || free.now_room.cpu_milli >= needed)
     });
     let held = round.held[guest.tenant as usize];
-    let pays = u32::from(host.tenant != guest.tenant);
+    let charged = charged_gpus(host, guest);
     let has_quota = round
         .quota(guest)
-        .is_none_or(|quota| pays == 0 || held.saturating_add(pays) <= quota);
-    are_equals(host, guest) && open && has_quota
+        .is_none_or(|quota| charged == 0 || held.saturating_add(charged) <= quota);
+    are_of_equal_rank(host, guest) && open && has_quota
+}
+
+/// GPUs of a pair that count against the quota of the guest's tenant. A tenant that owns the host
+/// too is charged for the GPU already.
+fn charged_gpus(host: &PlannedJob<'_>, guest: &PlannedJob<'_>) -> u32 {
+    u32::from(host.tenant != guest.tenant)
 }
 
 fn cpu_milli(live: &PlannedJob<'_>) -> i64 {
     i64::try_from(live.job.worker.cpu_milli).unwrap_or(i64::MAX)
 }
 
-/// Reason for a trial, with figures. `None` if a value is unknown or speaks against it. Both jobs
-/// must have run alone for a quantum since their start.
+/// Reason for a trial of the pair, with figures. `None` if a measurement is missing or is against
+/// it. Both jobs must have run alone for a quantum since their start.
 fn worth_trying(
     round: &RoundState<'_>,
     (host, guest): (usize, usize),
@@ -230,30 +243,32 @@ fn worth_trying(
     })
 }
 
+/// Resumes the guest beside its host, and charges its quota and CPU.
 fn become_guest(round: &mut RoundState<'_>, host: usize, guest: usize, why: String) {
     let (now_ms, beside) = (round.now_ms, Some(round.jobs[host].job.id));
-    let pays = u32::from(round.jobs[host].tenant != round.jobs[guest].tenant);
+    let charged = charged_gpus(&round.jobs[host], &round.jobs[guest]);
     let needed = cpu_milli(&round.jobs[guest]);
     round.jobs[host].guest = Some(guest);
     let live = &mut round.jobs[guest];
     let lent = false;
     live.take(Action::Continue { why, beside, lent }, now_ms);
     live.host = Some(host);
-    live.shared = pays;
-    round.held[live.tenant as usize] += pays;
+    live.shared = charged;
+    round.held[live.tenant as usize] += charged;
     for held in &mut live.holdings {
         held.room.cpu_milli += needed;
         let free = &mut round.free[held.node as usize];
         free.now_room.cpu_milli -= needed;
         free.later_room.cpu_milli -= needed;
     }
+    // The guest keeps the GPU if its host leaves.
     if let Some((node, gpu)) = live.seat() {
         *round.inherited.entry(node).or_default() |= 1 << gpu;
     }
 }
 
-/// Suspends a guest if possible; otherwise returns it to the queue.
-fn part(round: &mut RoundState<'_>, guest: usize, why: String) {
+/// Ends a pair: suspends the guest if possible, otherwise returns it to the queue.
+fn separate(round: &mut RoundState<'_>, guest: usize, why: String) {
     if round.undo_resumption(guest) {
         return;
     }

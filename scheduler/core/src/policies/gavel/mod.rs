@@ -2,16 +2,17 @@
 //! job should spend on each GPU kind. Rounds allocate the GPUs so that the received time approaches
 //! these fractions.
 //!
-//! Gangs are rigid and run at their requested size. A round lasts 360 s. All is decided anew at its
-//! beginning. During a round no job is displaced, and released GPUs go to waiting jobs, so an
-//! arrival need not wait for the next round. The Gavel of the Sia artefact differs: an arrival
-//! waits there, and a job without any fraction gets the first kind with room instead of the
-//! fastest.
+//! Jobs run at their requested size. A round of Gavel lasts 360 s, and its first decision places
+//! all jobs anew. Until the next round no job is displaced, and released GPUs go to waiting jobs.
+//! The Gavel of the Sia artefact differs in two points. A new job waits there for the next round. A
+//! job without any fraction gets the first kind with room instead of the fastest.
 //!
-//! Rounds begin at multiples of their length since the problem's origin. A decision opens a round
-//! if such an instant lies within the last `round_s` seconds.
+//! Gavel's rounds begin at multiples of 360 s of the problem's clock. A decision opens a round if
+//! one began within the last `round_s` seconds, the longest time between two decisions. If events
+//! cause more decisions in that time, each of them opens the round again.
 //!
-//! Gavel has no strict priorities. Here each priority is decided on what the higher ones leave.
+//! The paper has no strict priorities. Here the programme is solved once per priority, for the GPUs
+//! that the higher priorities leave.
 
 mod fractions;
 #[cfg(test)]
@@ -24,10 +25,10 @@ use super::wish_placement::{self, SizeWish, free_by_kind};
 use crate::problem::{PolicyDecision, ProblemJob, SchedulingProblem};
 use fractions::TimeFraction;
 
-/// Length of a round in seconds.
+/// Length of a round of Gavel in seconds.
 const ROUND_S: f64 = 360.0;
 
-/// Policy with time fractions from a linear programme and rounds by priority.
+/// The policy; see the module.
 #[derive(Debug, Clone, Copy)]
 pub struct Gavel {
     objective: Objective,
@@ -38,8 +39,8 @@ pub struct Gavel {
 enum Objective {
     /// The smallest weighted throughput, relative to the one of an equal share of every kind.
     MaxMin,
-    /// The sum of the throughputs, each in the job's own unit of work. The Sia artefact compares
-    /// with it.
+    /// The sum of the throughputs, each in the job's own unit of work. The Sia artefact uses this
+    /// variant as a baseline.
     MaxSum,
 }
 
@@ -61,7 +62,7 @@ impl Gavel {
     }
 }
 
-/// A job on a kind, and its claim to time there.
+/// A job on a GPU kind, and its claim to time there.
 #[derive(Debug, Clone, Copy)]
 struct KindClaim {
     wish: SizeWish,
@@ -80,15 +81,15 @@ impl SchedulingPolicy for Gavel {
         }
         for mut level in wish_placement::levels(problem) {
             level.retain(|&job| state.given(job).is_none());
-            let chances = fractions::solve(self.objective, &state, &level);
-            let entries = entries(&state, &chances);
-            let wishes = fill(&state, &entries);
+            let fractions = fractions::solve(self.objective, &state, &level);
+            let claims = claims(&state, &fractions);
+            let wishes = fill(&state, &claims);
             wish_placement::place_wishes(&mut state, &wishes);
-            // Whole units, fragmentation, CPU and memory can exclude a wish. Any job that fits
-            // takes the rest.
-            for entry in &entries {
-                if state.given(entry.wish.job).is_none() {
-                    wish_placement::place_tight(&mut state, entry.wish);
+            // `fill` counts GPUs only. A wish can still fail by whole units, fragmentation, CPU or
+            // memory. Any job that fits takes the rest.
+            for claim in &claims {
+                if state.given(claim.wish.job).is_none() {
+                    wish_placement::place_tight(&mut state, claim.wish);
                 }
             }
         }
@@ -96,7 +97,7 @@ impl SchedulingPolicy for Gavel {
     }
 }
 
-/// Whether a round began since the previous decision.
+/// Whether a round of Gavel began within the last `round_s` seconds.
 fn begins_round(problem: &SchedulingProblem) -> bool {
     let before_s = problem.now_s - problem.round_s;
     problem.round_s <= 0.0 || round_at(problem.now_s) > round_at(before_s)
@@ -107,6 +108,7 @@ fn round_at(at_s: f64) -> f64 {
     (at_s / ROUND_S).floor()
 }
 
+/// Keeps every running job where it is.
 fn keep_running(state: &mut AllocationState<'_>) {
     for job in 0..state.problem.jobs.len() {
         if state.problem.jobs[job].is_movable() && state.can_keep(job) {
@@ -115,49 +117,51 @@ fn keep_running(state: &mut AllocationState<'_>) {
     }
 }
 
-/// Returns every job on every kind on which it runs, by descending priority.
-fn entries(state: &AllocationState<'_>, chances: &[Vec<TimeFraction>]) -> Vec<KindClaim> {
+/// Returns every job on every kind on which it can run, by descending priority. `fractions` are by
+/// job.
+fn claims(state: &AllocationState<'_>, fractions: &[Vec<TimeFraction>]) -> Vec<KindClaim> {
     let jobs = &state.problem.jobs;
     let mut totals: Vec<(u16, f64)> = Vec::new();
     for &(kind, _) in state.kinds() {
         totals.push((kind, jobs.iter().map(|job| received_s(job, kind)).sum()));
     }
-    let mut entries = Vec::new();
-    for of_job in chances {
-        let speeds = of_job.iter().map(|chance| chance.speed);
+    let mut claims = Vec::new();
+    for of_job in fractions {
+        let speeds = of_job.iter().map(|on_kind| on_kind.speed);
         let fastest = speeds.fold(0.0, f64::max);
-        for chance in of_job {
-            let SizeWish { job, kind, .. } = chance.wish;
+        for on_kind in of_job {
+            let SizeWish { job, kind, .. } = on_kind.wish;
             let total = totals.iter().find(|&&(of, _)| of == kind);
             let total = total.map_or(1.0, |&(_, total)| total);
-            entries.push(KindClaim {
-                wish: chance.wish,
-                priority: chance.fraction * total / received_s(&jobs[job], kind),
-                speed: chance.speed / fastest,
+            claims.push(KindClaim {
+                wish: on_kind.wish,
+                priority: on_kind.fraction * total / received_s(&jobs[job], kind),
+                speed: on_kind.speed / fastest,
             });
         }
     }
     // The sort is stable: among equals the first submitted job comes first.
-    entries.sort_by(|a, b| {
+    claims.sort_by(|a, b| {
         let by_priority = b.priority.total_cmp(&a.priority);
         by_priority.then(b.speed.total_cmp(&a.speed))
     });
-    entries
+    claims
 }
 
-/// Returns the seconds that a job received on a kind, and half a round. New jobs therefore have a
-/// finite priority, as in the artefact.
+/// Returns the seconds that a job received on a kind, plus half a round. A new job therefore has a
+/// finite priority, as in the Sia artefact.
 fn received_s(job: &ProblemJob, kind: u16) -> f64 {
     job.held_s.get(usize::from(kind)).copied().unwrap_or(0.0) + ROUND_S / 2.0
 }
 
-/// Returns the wishes that fit in this order, by GPU counts and quotas alone.
-fn fill(state: &AllocationState<'_>, entries: &[KindClaim]) -> Vec<SizeWish> {
+/// Returns one wish per job: those that fit in the order of the claims, by GPU counts and quotas
+/// alone.
+fn fill(state: &AllocationState<'_>, claims: &[KindClaim]) -> Vec<SizeWish> {
     let mut free = free_by_kind(state);
     let mut served = vec![false; state.problem.jobs.len()];
     let mut quota = state.quota.clone();
     let mut wishes = Vec::new();
-    for KindClaim { wish, .. } in entries {
+    for KindClaim { wish, .. } in claims {
         let left = &mut free[usize::from(wish.kind)];
         let tenant = state.problem.jobs[wish.job].tenant;
         if served[wish.job] || *left < wish.gpus || !quota.allows(tenant, wish.gpus) {

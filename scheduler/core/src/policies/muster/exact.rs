@@ -1,6 +1,8 @@
-//! Exact choice of sizes on several GPU kinds by an integer programme: at most one option per job,
-//! within the GPUs of each kind and the quotas. For a few dozen jobs it finds noticeably better
-//! choices than prices.
+//! Choice of an option for each job on several GPU kinds by an integer programme. It maximises the
+//! sum of values with at most one option per job, within the GPUs of each kind and the quotas.
+//!
+//! For a few dozen jobs it finds noticeably better choices than the prices of [`super::prices`],
+//! which the caller uses if [`best`] returns `None`. The solver is `microlp` (branch and bound).
 
 use super::options::{AllocationOption, JobOptions, OptionIndex};
 use super::shares::Classes;
@@ -9,25 +11,28 @@ use crate::policies::quota::Quota;
 use crate::problem::SchedulingProblem;
 use microlp::{ComparisonOp, OptimizationDirection, SolveOptions, Variable};
 
-/// Maximum number of jobs. For more jobs prices are used, because the search would take too long.
+/// Maximum number of jobs with options; the search for more would take too long.
 const MOST_JOBS: usize = 64;
 
-/// Maximum number of nodes of the search tree; the best solution so far is then used. The bound is
-/// the same on every machine.
-const NODES: u64 = 500;
+/// Maximum number of nodes of the search tree; the best solution so far is then used. Unlike a time
+/// limit, it gives the same result on every machine.
+const MAX_TREE_NODES: u64 = 500;
 
-/// Number of classes above the lowest that are distinguished.
-const MOST_RANKS: i32 = 3;
+/// Highest rank of a class; all higher classes share it.
+const MAX_RANK: i32 = 3;
 
-/// Variable of the programme: an option of a job.
+/// Binary variable of the programme: 1 if a job of `tenant` gets the option.
 struct OptionVariable<'a> {
     tenant: u32,
     option: &'a AllocationOption,
     x: Variable,
 }
 
-/// Returns the best solution within the node limit. Returns `None` if there are too many jobs or no
-/// solution was found.
+/// Returns the option of each job in the best solution within the limit of tree nodes. Returns
+/// `None` if no job or too many jobs have options, or if no solution was found.
+///
+/// `all_options` and `classes` are by job, in the order of `problem.jobs`. `left` are the free GPUs
+/// by kind.
 pub(super) fn best(
     problem: &SchedulingProblem,
     all_options: &[JobOptions<'_>],
@@ -50,7 +55,8 @@ pub(super) fn best(
     let mut variables: Vec<Vec<Variable>> = Vec::with_capacity(all_options.len());
     let ranks = ranks(classes);
     for (job_options, rank) in all_options.iter().zip(ranks) {
-        // A job of a higher class is worth more than all jobs of lower classes together.
+        // Values are scaled to at most 1. With this bonus a job of a higher class is worth more
+        // than all jobs of lower classes together.
         let bonus = if rank == 0 {
             0.0
         } else {
@@ -74,11 +80,12 @@ pub(super) fn best(
         );
     }
     for (tenant, gpus) in quota.rows() {
+        // A tenant's quota also limits its descendants.
         let below = all.iter().filter(|of| quota.covers(tenant, of.tenant));
         limit_gpus(&mut programme, below.map(|of| (of.x, of.option.gpus)), gpus);
     }
     let mut options = SolveOptions::default();
-    options.node_limit = Some(NODES);
+    options.node_limit = Some(MAX_TREE_NODES);
     let solution = programme.solve_with(options).ok()?.into_solution().ok()?;
     Some(
         variables
@@ -104,7 +111,7 @@ fn option_variables<'a>(
     all
 }
 
-/// Returns the rank of each job's class: 0 for the lowest, 1 for the next, and so on.
+/// Returns the rank of each job's class: 0 for the lowest, 1 for the next, up to [`MAX_RANK`].
 fn ranks(classes: &Classes) -> Vec<i32> {
     let mut known = classes.clone();
     known.sort_unstable();
@@ -113,7 +120,7 @@ fn ranks(classes: &Classes) -> Vec<i32> {
         .iter()
         .map(|class| {
             let rank = known.binary_search(class).unwrap_or(0);
-            i32::try_from(rank).unwrap_or(MOST_RANKS).min(MOST_RANKS)
+            i32::try_from(rank).unwrap_or(MAX_RANK).min(MAX_RANK)
         })
         .collect()
 }

@@ -1,16 +1,18 @@
-//! Compares every operation with the CPU's.
+//! Compares the passes of small networks, which together contain every operation, on the emulator
+//! and on the CPU.
 
 use super::devices::{self, DeviceCase, EXAMPLES, OwnedBatch};
 use super::{SessionCase, compare};
 use crate::cuda::convolution::ComputedOperand;
 use crate::cuda::product::ElementType;
 
+/// Checks on a queue without convolutions of its own.
 fn check(cases: Vec<DeviceCase>) {
     check_on(&cases, &[]);
 }
 
-/// Checks on a queue that supports the convolutions `convolves`; examples in one part and in parts
-/// of three.
+/// Checks on a queue that supports the convolutions `convolves` itself; the others are products.
+/// Each case runs in both number formats, with all examples in one part and in parts of three.
 fn check_on(cases: &[DeviceCase], convolves: &'static [ComputedOperand]) {
     for (what, network) in cases {
         let examples = OwnedBatch::new(network);

@@ -1,5 +1,9 @@
-//! Matrix products by the crate `gemm`. Transposes operands that `gemm` packs slowly. This module
-//! is the only caller of the crate.
+//! Matrix products by the crate `gemm`, whose only caller this module is. A transposed right-hand
+//! side is first copied in row order, because `gemm` packs it slowly. Large products are divided so
+//! that packed copies stay in a cache.
+//!
+//! Names: `lhs` has m × k elements, `rhs` k × n. An operand is transposed if the elements of its
+//! columns, and not of its rows, are adjacent in memory.
 
 use super::super::math;
 use super::{Matrix, WriteMode, at_least, transpose};
@@ -7,13 +11,13 @@ use gemm::{Parallelism, gemm};
 use std::cell::Cell;
 
 thread_local! {
-    /// Buffer for a transposed copy of a right-hand side. Grows to the largest copy that the thread
-    /// has needed.
+    /// Buffer for transposed copies. Grows to the largest size that the thread has needed.
     static TRANSPOSED: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
-/// Equivalent of [`super::multiply_columns`] for operands that are not empty and whose shapes
-/// match.
+/// Equivalent of [`super::multiply_columns`], which has checked that the operands are not empty and
+/// that all shapes match. `out` consists of rows of length `stride`; the product goes to the
+/// columns from `first` on.
 pub(super) fn multiply(
     out: &mut [f32],
     [stride, first]: [usize; 2],
@@ -24,19 +28,19 @@ pub(super) fn multiply(
 ) {
     let (m, n, k) = (lhs.rows, rhs.cols, lhs.cols);
     if rhs.col_stride != 1 && n > 1 && m > 1 {
-        // `gemm` packs a transposed right-hand side element by element; a transposition by
-        // registers is much faster.
-        let mut room = TRANSPOSED.take();
-        let is_worth_turning = m >= LEAST_TURNED && m * (k + 2 * n) < k * n;
-        if is_worth_turning {
-            multiply_turned(out, [stride, first], write, lhs, rhs, threads, &mut room)
+        // `gemm` packs a transposed right-hand side element by element. `transpose` works on blocks
+        // in registers, which is much faster.
+        let mut buffer = TRANSPOSED.take();
+        let is_rhs_largest = m * (k + 2 * n) < k * n;
+        if is_rhs_largest && m >= MIN_ROWS_TRANSPOSED {
+            multiply_by_transposes(out, [stride, first], write, lhs, rhs, threads, &mut buffer)
         } else {
-            let copy = at_least(&mut room, k * n);
+            let copy = at_least(&mut buffer, k * n);
             transpose(rhs.data, rhs.col_stride, n, k, copy);
             let rhs = Matrix::new(copy, k, n);
             multiply(out, [stride, first], write, lhs, rhs, threads);
         }
-        TRANSPOSED.set(room);
+        TRANSPOSED.set(buffer);
         return;
     }
     let [height, depth] = match (lhs.col_stride, m) {
@@ -61,17 +65,17 @@ pub(super) fn multiply(
 /// is hardly reused.
 const FEW_ROWS: usize = 256;
 
-/// Depth of a partial product where `gemm` packs much for little work, or packs a transposed
-/// left-hand side. The packed copy then stays in the second-level cache; `gemm` sizes it for the
-/// third-level one.
+/// Inner dimension of a partial product. Products are divided where `gemm` packs much for little
+/// work, or packs a transposed left-hand side. The packed copy then stays in the second-level
+/// cache; `gemm` sizes it for the third-level one.
 const DEPTH: usize = 256;
 
 /// Number of rows of a transposed left-hand side that are multiplied at a time, for the reason of
 /// [`DEPTH`].
 const HEIGHT: usize = 512;
 
-/// Equivalent of [`multiply`] by one call of `gemm`. The operands are not empty, and columns of
-/// `rhs` are adjacent or few.
+/// Equivalent of [`multiply`] by one call of `gemm`. The elements of a row of `rhs` are adjacent,
+/// unless the product has one row or one column.
 fn multiply_part(
     out: &mut [f32],
     [stride, first]: [usize; 2],
@@ -87,7 +91,8 @@ fn multiply_part(
         Parallelism::None
     };
     // SAFETY: each `Matrix` has strides that stay within its data (`new`, `columns`, `part`,
-    // `transposed`). `out` was checked and, as an exclusive borrow, overlaps neither operand.
+    // `transposed`). `multiply_columns` has checked `out`. As an exclusive borrow, it overlaps
+    // neither operand.
     unsafe {
         gemm(
             m,
@@ -113,44 +118,44 @@ fn multiply_part(
     }
 }
 
-/// Minimum number of rows of a result that fill a micro-kernel's registers when they become its
-/// columns.
-const LEAST_TURNED: usize = 32;
+/// Minimum number of rows of a result that is computed by [`multiply_by_transposes`]. They become
+/// its columns, and fewer would not fill the registers of `gemm`'s inner loop.
+const MIN_ROWS_TRANSPOSED: usize = 32;
 
 /// Equivalent of [`multiply`] for a transposed right-hand side that is larger than the two other
-/// matrices together. Computes the transposed result: the transposed right-hand side, which `gemm`
-/// packs fast, times the transposed left-hand side. `room` holds the two small transposed matrices.
-fn multiply_turned(
+/// matrices together. Computes the transposed result, `rhs^T lhs^T`, so that not `rhs` but the two
+/// small matrices are transposed. `buffer` holds `lhs^T`, the transposed result, and the result.
+fn multiply_by_transposes(
     out: &mut [f32],
     [stride, first]: [usize; 2],
     write: WriteMode,
     lhs: Matrix<'_>,
     rhs: Matrix<'_>,
     threads: usize,
-    room: &mut Vec<f32>,
+    buffer: &mut Vec<f32>,
 ) {
     let (m, n, k) = (lhs.rows, rhs.cols, lhs.cols);
-    let room = at_least(room, m * (k + 2 * n));
-    let (turned, room) = room.split_at_mut(m * k);
-    let (product, result) = room.split_at_mut(m * n);
-    // Rows of `lhs` may be strided, or its columns may already be contiguous.
+    let buffer = at_least(buffer, m * (k + 2 * n));
+    let (lhs_transposed, buffer) = buffer.split_at_mut(m * k);
+    let (result_transposed, result) = buffer.split_at_mut(m * n);
+    // The columns of a transposed `lhs` are copied; otherwise its rows are transposed.
     if lhs.row_stride == 1 {
-        for (row, line) in turned.chunks_exact_mut(m).enumerate() {
-            line.copy_from_slice(&lhs.data[row * lhs.col_stride..][..m]);
+        for (column, to) in lhs_transposed.chunks_exact_mut(m).enumerate() {
+            to.copy_from_slice(&lhs.data[column * lhs.col_stride..][..m]);
         }
     } else {
-        transpose(lhs.data, lhs.row_stride, m, k, turned);
+        transpose(lhs.data, lhs.row_stride, m, k, lhs_transposed);
     }
-    let turned = Matrix::new(turned, k, m);
+    let lhs_transposed = Matrix::new(lhs_transposed, k, m);
     multiply(
-        product,
+        result_transposed,
         [m, 0],
         WriteMode::Overwrite,
         rhs.transposed(),
-        turned,
+        lhs_transposed,
         threads,
     );
-    transpose(product, m, n, m, result);
+    transpose(result_transposed, m, n, m, result);
     for (to, from) in out.chunks_exact_mut(stride).zip(result.chunks_exact(n)) {
         let to = &mut to[first..first + n];
         match write {
@@ -166,11 +171,11 @@ mod tests {
 
     #[test]
     fn product_in_pieces_equals_definition() {
-        for (m, is_turned) in [(HEIGHT + 3, true), (5, false)] {
+        for (m, is_transposed) in [(HEIGHT + 3, true), (5, false)] {
             let (n, k) = (7, 2 * DEPTH + 9);
             let a: Vec<f32> = (0..m * k).map(|i| (i * 37 % 11) as f32 - 5.0).collect();
             let b: Vec<f32> = (0..k * n).map(|i| (i * 53 % 13) as f32 - 6.0).collect();
-            let (lhs, strides) = if is_turned {
+            let (lhs, strides) = if is_transposed {
                 (Matrix::new(&a, k, m).transposed(), [1, m])
             } else {
                 (Matrix::new(&a, m, k), [k, 1])
@@ -191,7 +196,7 @@ mod tests {
     #[test]
     fn wide_transposed_right_hand_side_equals_definition() {
         // The right-hand side must be larger than the two other matrices.
-        let (m, n, k) = (LEAST_TURNED + 3, 300, 203);
+        let (m, n, k) = (MIN_ROWS_TRANSPOSED + 3, 300, 203);
         assert!(m * (k + 2 * n) < n * k);
         let a: Vec<f32> = (0..m * k).map(|i| (i * 37 % 11) as f32 - 5.0).collect();
         let a_transposed: Vec<f32> = (0..k * m).map(|i| a[(i % m) * k + i / m]).collect();

@@ -1,4 +1,6 @@
-//! Tests of single operations against an independent definition in f64 and against PyTorch.
+//! Tests of single operations on the CPU: against an independent definition in f64
+//! ([`OperationTrial::check`]), and against values of PyTorch from fixtures
+//! ([`OperationTrial::compare`]).
 
 #[path = "../../../tests/fixtures/mod.rs"]
 #[allow(unused_imports, reason = "only tests of whole networks use curves")]
@@ -19,15 +21,20 @@ use crate::loss::LossFunction;
 
 const TRAIN: PassMode = PassMode::Train { key: 7, first: 0 };
 
-/// Last operation of a network, with its operands.
+/// Last operation of a network, with random operands.
 struct OperationTrial {
     network: Network,
     examples: usize,
+    /// Inputs of the operation by position, each of `examples` × its length.
     inputs: Vec<Vec<f32>>,
+    /// All parameters of the network.
     params: Vec<f32>,
+    /// Gradient with respect to the output.
     d_output: Vec<f32>,
 }
 
+/// Results of both passes; `d_inputs` and `grads` are gradients with respect to the inputs and to
+/// the parameters of the network.
 #[derive(Debug, Clone, PartialEq)]
 struct OperationResult {
     output: Vec<f32>,
@@ -55,10 +62,12 @@ fn network(
     builder.end(last, LossFunction::CrossEntropy { classes: 2 })
 }
 
+/// Memory whose old content shows in the result if it is not overwritten.
 fn dirty(len: usize) -> Vec<f32> {
     vec![f32::NAN; len]
 }
 
+/// The same numbers in f64.
 fn exact(x: &[f32]) -> Vec<f64> {
     x.iter().map(|x| f64::from(*x)).collect()
 }
@@ -67,7 +76,7 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Numbers in [-1, 1) that are the same in every run.
+/// Pseudorandom numbers in [-1, 1) that are the same in every run.
 fn numbers(seed: u64, len: usize) -> Vec<f32> {
     let stream = fixtures::NumberStream::new(&format!("trial {seed}"));
     stream.values(len, 0.0, 1.0)
@@ -89,7 +98,9 @@ impl OperationTrial {
         }
     }
 
-    /// Runs both passes on memory with old values. With `WriteMode::Add`, gradients are added to 1.
+    /// Runs both passes on memory with old values, in a pool of `threads` threads. With
+    /// `WriteMode::Add`, gradients of parameters are added to 1. The backward pass is left out if
+    /// `mode` is `Evaluate`.
     fn run(&self, threads: usize, mode: PassMode, write: WriteMode) -> OperationResult {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
         pool.build()
@@ -101,7 +112,8 @@ impl OperationTrial {
         let node = self.network.nodes.last().expect("an operation");
         let kernel = node.op.kernel();
         let lens = &self.network.lens;
-        // Inputs by position instead of by value.
+        // As if the inputs were the outputs of the first operations: input `i` is value `i + 1`.
+        // Value 0, the network's input, is unused.
         let lens: Vec<usize> = std::iter::once(0)
             .chain(node.inputs.iter().map(|&value| lens[value]))
             .collect();
@@ -166,9 +178,14 @@ impl OperationTrial {
         }
     }
 
-    /// Compares the operation with `definition`, a function of the inputs and all parameters.
-    /// Checks outputs, gradients of inputs and of parameters against difference quotients, equal
-    /// bits for several numbers of threads, and addition to gradients.
+    /// Compares the operation with `definition`, a function of the inputs and all parameters that
+    /// returns the output. Checks:
+    ///
+    /// - the output;
+    /// - the gradients with respect to inputs and parameters, by difference quotients of
+    ///   `definition`;
+    /// - equal bits for several numbers of threads;
+    /// - the addition to gradients of parameters.
     fn check(
         &self,
         what: &str,
@@ -254,8 +271,8 @@ impl OperationTrial {
         outcome
     }
 
-    /// Compares the operation with a fixture. `names` are the fixture's tensors of the inputs, by
-    /// position.
+    /// Compares output and gradients of inputs with a fixture. `names` are the inputs' names in the
+    /// fixture, by position; the gradient of `x` is there as `d_x`.
     fn compare(&self, case: &fixtures::FixtureCase, names: &[&str]) -> OperationResult {
         let outcome = self.run(2, TRAIN, WriteMode::Overwrite);
         case.assert_close("output", &outcome.output);
@@ -266,6 +283,7 @@ impl OperationTrial {
     }
 }
 
+/// Bits of all results.
 fn bits(outcome: &OperationResult) -> Vec<u32> {
     let gradients = outcome.d_inputs.iter().flatten().chain(&outcome.grads);
     outcome
@@ -276,6 +294,7 @@ fn bits(outcome: &OperationResult) -> Vec<u32> {
         .collect()
 }
 
+/// Fails if a value is off by more than 2e-5 of the largest expected magnitude (at least 1).
 fn assert_close(actual: &[f32], expected: &[f64], what: &str) {
     assert_eq!(actual.len(), expected.len(), "{what}");
     let scale = expected.iter().fold(1.0_f64, |max, x| max.max(x.abs()));
