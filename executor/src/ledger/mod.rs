@@ -81,11 +81,7 @@ impl Ledger {
                 let _ = remove_folder(&path);
                 continue;
             }
-            match name
-                .parse::<TaskId>()
-                .map_err(|error| error.to_string())
-                .and_then(|_| load(&path))
-            {
+            match load_named(name, &path) {
                 Ok(entry) => {
                     ledger.entries.insert(entry.launch.task_id, entry);
                 }
@@ -301,6 +297,17 @@ impl Ledger {
     }
 }
 
+/// Reads the task of the folder `name`. The task may write its own `task.json`, so an id in it that
+/// is not the folder's name is refused: it would replace another task.
+fn load_named(name: &str, path: &Path) -> Result<LedgerEntry, String> {
+    let id = name.parse::<TaskId>().map_err(|error| error.to_string())?;
+    let entry = load(path)?;
+    if entry.launch.task_id == id {
+        return Ok(entry);
+    }
+    Err(format!("its task.json is of task {}", entry.launch.task_id))
+}
+
 /// Creates a task's folder, or leaves nothing behind.
 fn create(
     tasks: &Path,
@@ -365,6 +372,27 @@ pub(crate) mod tests {
             .prepare(&launch(), &Peers::default())
             .expect("our own folder");
         ledger
+    }
+
+    /// The document of a task is in its folder, which the task can write.
+    #[test]
+    fn folder_with_the_document_of_another_task_is_refused() {
+        let place = tempfile::tempdir().expect("a folder");
+        let id = launch().task_id;
+        let own = with_task(place.path()).entries[&id].folder.task();
+        let other = place
+            .path()
+            .join("tasks/00000000-0000-7000-8000-000000000002");
+        fs::create_dir(&other).expect("our own folder");
+        fs::copy(own.path(), other.join("task.json")).expect("our own file");
+
+        let ledger = Ledger::open(place.path()).expect("our own folder");
+        let folders: Vec<_> = ledger
+            .entries
+            .values()
+            .map(|one| one.folder.path())
+            .collect();
+        assert_eq!(folders, [place.path().join(format!("tasks/{id}"))]);
     }
 
     /// The acknowledged positions are in a file that the task can write.

@@ -326,7 +326,7 @@ fn queue(snapshot: &ClusterSnapshot, plan: &RoundPlan) -> BTreeMap<&'static str,
         .sum();
     if left_out > 0 {
         let behind = Wait::BehindEarlierJobs { considered: 0 };
-        queue.insert(behind.name(), left_out);
+        *queue.entry(behind.name()).or_default() += left_out;
     }
     queue
 }
@@ -339,14 +339,9 @@ async fn commit(
     now: time::OffsetDateTime,
 ) -> Result<CommitOutcome, StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
-<<<<<<< HEAD
-    // The commit must use a later time than any release in the snapshot; `now` may be earlier.
-    let outcome = muster_store::plan::commit(&mut tx, plan, ids, clock::now()).await?;
-=======
     // A new clock reading: `now` was read before the snapshot was loaded and may be earlier than a
     // release of a task in it. The commit must be later.
-    let outcome = muster_store::plan::commit(&mut tx, steps, clock::now()).await?;
->>>>>>> h4/read2
+    let outcome = muster_store::plan::commit(&mut tx, plan, ids, clock::now()).await?;
     muster_store::origin::tell(&mut tx).await?;
     for node in &plan.excluded {
         if muster_store::fault::exclude(&mut tx, node.node, &node.why, now).await? {

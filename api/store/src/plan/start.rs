@@ -2,7 +2,7 @@
 
 use super::CommitRefusal;
 use super::commit::CommitFailure;
-use super::draft::{JobDraft, Predecessor, RevisionStart};
+use super::draft::{From, JobDraft, RevisionStart};
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
 use crate::int_convert::{signed, signed32};
@@ -79,7 +79,7 @@ async fn kept(
     draft: &JobDraft,
     start: &RevisionStart,
 ) -> Result<Vec<(Role, Uuid, String)>, CommitFailure> {
-    let Predecessor::Revision { leave } = &start.from else {
+    let From::Before { leave } = &start.from else {
         return Ok(Vec::new());
     };
     let before = draft.revision - 1;
@@ -126,7 +126,7 @@ pub(super) struct TargetNode {
 
 /// Locks and returns the nodes that exist. Until the transaction ends none of them can be marked as
 /// lost, which would release its tasks.
-pub(super) async fn lock_nodes(
+pub(super) async fn keep(
     conn: &mut PgConnection,
     nodes: impl Iterator<Item = NodeId>,
 ) -> Result<Vec<TargetNode>, StoreError> {
@@ -150,7 +150,7 @@ pub(super) async fn admit(
     nodes: &[NodeId],
 ) -> Result<BTreeMap<Uuid, String>, CommitFailure> {
     let wanted: BTreeSet<&NodeId> = nodes.iter().collect();
-    let rows = lock_nodes(conn, nodes.iter().copied()).await?;
+    let rows = keep(conn, nodes.iter().copied()).await?;
     if rows.len() < wanted.len() {
         return Err(CommitRefusal::NoSuchNode.into());
     }

@@ -1,9 +1,5 @@
-//! The queue window: which jobs a round loads. These are all jobs that hold GPUs or tasks, jobs
-//! with orders, the first queued jobs of each tenant, and some blocked jobs.
-//!
-//! An order is an intent that changes a queued or paused job: pause, cancel or resume. A blocked
-//! job cannot start now: it is in back-off, it is paused, or its wait reason does not end with
-//! time.
+//! The queue window: which jobs a round loads. These are all jobs that hold something, jobs with
+//! orders, and the first queued jobs of each tenant.
 //!
 //! Every statement uses a partial index that contains only the wanted rows. So its cost depends
 //! neither on the lengths of queue and history nor on the statistics of Postgres.
@@ -18,15 +14,15 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 /// Maximum number of jobs with an order per round; the next rounds load the others.
-const MAX_ORDERS: i64 = 500;
-/// The round loads at most this part of the window, a quarter, of each kind of blocked jobs.
-const BLOCKED_DIVISOR: u32 = 4;
-/// Maximum number of jobs outside the window to which one round gives that wait reason.
-const MAX_UNTOLD: usize = 500;
+const MOST_ORDERS: i64 = 500;
+/// Divisor of the window for each kind of queued jobs that cannot start now: a quarter.
+const ASIDE_PART: u32 = 4;
+/// Maximum number of jobs that one round informs that it leaves them out.
+const MOST_UNTOLD: usize = 500;
 /// Shortest time between two counts of the queues.
 const COUNT_INTERVAL: Duration = Duration::seconds(2);
-/// A count reads every queued job. The interval is at least this time for each job, so that counts
-/// take a few per cent of the rounds' time at any length of the queues.
+/// A count reads every queued job. The time between two counts grows by this much with each job, so
+/// that counting takes a few per cent of the rounds' time whatever the length of the queues.
 const COUNT_INTERVAL_PER_JOB: Duration = Duration::microseconds(300);
 
 /// Queued jobs of one tenant that the round does not load.
@@ -41,27 +37,26 @@ pub struct JobsOutsideWindow {
     pub untold: Vec<StaleWait>,
 }
 
-/// State that is kept between rounds.
+/// State of the queue that is kept between rounds.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     counted_at: Option<OffsetDateTime>,
     /// Number of queued jobs of each tenant with any.
     counts: BTreeMap<TenantId, u32>,
-    /// Last job that a round has loaded of those whose wait reason does not end with time; nil
-    /// before the first one.
-    rotation: Uuid,
+    /// Last job, among those that no time can start, that a round has considered.
+    hopeless: Uuid,
 }
 
 /// The jobs of a round.
 pub(super) struct QueueWindow {
     pub ids: Vec<Uuid>,
     pub left_out: Vec<JobsOutsideWindow>,
-    /// Whether this round leaves work to the next one: orders, or jobs outside the window whose
-    /// wait reason does not say so yet.
+    /// Whether this round leaves work to the next one: orders, or jobs that are not informed yet
+    /// that they are left out.
     pub has_more: bool,
 }
 
-/// Queue of one tenant, divided at the end of its part of the window.
+/// Queue of one tenant.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TenantQueue {
     considered: BTreeSet<Uuid>,
@@ -69,9 +64,8 @@ struct TenantQueue {
     left_out: u32,
 }
 
-/// Chooses the jobs of a round: at most `most` queued jobs that may start now, and the other sets
-/// of the module comment in addition. Each tenant has an equal part of `most`. A short queue leaves
-/// its rest to longer ones.
+/// Chooses all jobs that hold something, and at most `most` jobs of the queue. Each tenant has an
+/// equal part; short queues leave their rest to longer ones.
 pub(super) async fn choose(
     conn: &mut PgConnection,
     queues: &mut Queues,
@@ -81,16 +75,16 @@ pub(super) async fn choose(
     // Postgres may expect an empty queue and sort it completely. Each statement below reads an
     // index in its order.
     conn.execute("set local enable_sort = off").await?;
-    let mut ids: BTreeSet<Uuid> = holding(conn).await?.into_iter().collect();
-    let orders = with_orders(conn).await?;
-    let has_more_orders = orders.len() as i64 == MAX_ORDERS;
+    let mut ids: BTreeSet<Uuid> = held(conn).await?.into_iter().collect();
+    let orders = ordered(conn).await?;
+    let has_more_orders = orders.len() as i64 == MOST_ORDERS;
     ids.extend(orders);
-    let queued = startable(conn, most, now).await?;
+    let queued = first(conn, most, now).await?;
     ids.extend(queued.values().flat_map(|queue| &queue.considered));
-    ids.extend(blocked(conn, queues, (most / BLOCKED_DIVISOR).max(1), now).await?);
+    ids.extend(aside(conn, queues, (most / ASIDE_PART).max(1), now).await?);
     conn.execute("set local enable_sort = on").await?;
     let mut left_out = Vec::new();
-    let mut room = MAX_UNTOLD;
+    let mut room = MOST_UNTOLD;
     for (tenant, queue) in queued.iter().filter(|(_, queue)| queue.left_out > 0) {
         queues.count(conn, now).await?;
         let considered = queue.considered.len();
@@ -108,12 +102,11 @@ pub(super) async fn choose(
     Ok(QueueWindow {
         ids: ids.into_iter().collect(),
         left_out,
-        has_more: has_more_orders || room < MAX_UNTOLD,
+        has_more: has_more_orders || room < MOST_UNTOLD,
     })
 }
 
-/// Returns all jobs that hold GPUs or tasks.
-async fn holding(conn: &mut PgConnection) -> Result<Vec<Uuid>, StoreError> {
+async fn held(conn: &mut PgConnection) -> Result<Vec<Uuid>, StoreError> {
     let ids = sqlx::query_scalar!(
         "select id from job where phase in ('starting', 'running', 'stopping', 'suspended')"
     )
@@ -122,22 +115,21 @@ async fn holding(conn: &mut PgConnection) -> Result<Vec<Uuid>, StoreError> {
     Ok(ids)
 }
 
-/// Returns jobs with an order, at most [`MAX_ORDERS`].
-async fn with_orders(conn: &mut PgConnection) -> Result<Vec<Uuid>, StoreError> {
+async fn ordered(conn: &mut PgConnection) -> Result<Vec<Uuid>, StoreError> {
     let ids = sqlx::query_scalar!(
         "select id from job
          where (phase = 'queued' and intent <> 'run') or (phase = 'paused' and intent in ('run', 'cancel'))
          order by id limit $1",
-        MAX_ORDERS
+        MOST_ORDERS
     )
     .fetch_all(conn)
     .await?;
     Ok(ids)
 }
 
-/// Returns the queued jobs that may start now, divided by [`divide`]. It reads one job of a tenant
-/// more than the window holds, to learn whether jobs are left out.
-async fn startable(
+/// Returns the first queued jobs that may start now: the first of every tenant, then the second, up
+/// to `most`.
+async fn first(
     conn: &mut PgConnection,
     most: u32,
     now: OffsetDateTime,
@@ -162,11 +154,11 @@ async fn startable(
     for row in rows {
         queues.entry(row.tenant_id.into()).or_default().push(row.id);
     }
-    Ok(divide(queues, most as usize))
+    Ok(fair(queues, most as usize))
 }
 
-/// Considers the first job of every queue, then the second of every queue, up to `most` jobs.
-fn divide(queues: BTreeMap<TenantId, Vec<Uuid>>, most: usize) -> BTreeMap<TenantId, TenantQueue> {
+/// Takes the first job of every queue, then the second of every queue, up to `most`.
+fn fair(queues: BTreeMap<TenantId, Vec<Uuid>>, most: usize) -> BTreeMap<TenantId, TenantQueue> {
     let mut lengths: Vec<usize> = queues.values().map(Vec::len).collect();
     lengths.sort_unstable();
     // Shorter queues are considered completely. Each longer queue has an equal part of the
@@ -180,7 +172,6 @@ fn divide(queues: BTreeMap<TenantId, Vec<Uuid>>, most: usize) -> BTreeMap<Tenant
         }
         room -= length;
     }
-    // What remains of the room is less than one job for each longer queue.
     let mut extra = {
         let longer = lengths.iter().filter(|&&length| length > share).count();
         room.saturating_sub(share * longer)
@@ -204,33 +195,33 @@ fn divide(queues: BTreeMap<TenantId, Vec<Uuid>>, most: usize) -> BTreeMap<Tenant
     queues.collect()
 }
 
-/// Returns blocked jobs, at most `most` of each kind: jobs whose wait reason does not end with time
-/// (in rotation), jobs in back-off, and paused jobs.
-async fn blocked(
+/// Returns queued jobs that cannot start now, at most `most` of each kind: jobs that no time can
+/// start (in rotation), jobs in back-off, and paused jobs.
+async fn aside(
     conn: &mut PgConnection,
     queues: &mut Queues,
     most: u32,
     now: OffsetDateTime,
 ) -> Result<Vec<Uuid>, StoreError> {
     let most = i64::from(most);
-    let mut ids = waiting_for_change(conn, queues.rotation, most).await?;
-    if (ids.len() as i64) < most && !queues.rotation.is_nil() {
-        let again = waiting_for_change(conn, Uuid::nil(), most).await?;
-        ids.extend(again.into_iter().take_while(|id| *id <= queues.rotation));
+    let mut ids = hopeless(conn, queues.hopeless, most).await?;
+    if (ids.len() as i64) < most && !queues.hopeless.is_nil() {
+        let again = hopeless(conn, Uuid::nil(), most).await?;
+        ids.extend(again.into_iter().take_while(|id| *id <= queues.hopeless));
         ids.truncate(usize::try_from(most).expect("a small number"));
     }
-    queues.rotation = if (ids.len() as i64) < most {
-        // All of them were read. The next round starts with the first again.
+    queues.hopeless = if (ids.len() as i64) < most {
+        // All of them were read: the next round starts with the first again.
         Uuid::nil()
     } else {
         ids.last().copied().unwrap_or_default()
     };
-    let in_backoff = sqlx::query_scalar!(
+    let later = sqlx::query_scalar!(
         "select id from job where phase = 'queued' and not_before is not null and not_before > $2 order by not_before limit $1",
         most,
         now
     );
-    ids.extend(in_backoff.fetch_all(&mut *conn).await?);
+    ids.extend(later.fetch_all(&mut *conn).await?);
     let paused = sqlx::query_scalar!(
         "select id from job where phase = 'paused' order by id limit $1",
         most
@@ -239,9 +230,7 @@ async fn blocked(
     Ok(ids)
 }
 
-/// Returns jobs whose wait reason ends only if the job, its tenant's quota or the cluster changes,
-/// in order of id.
-async fn waiting_for_change(
+async fn hopeless(
     conn: &mut PgConnection,
     after: Uuid,
     most: i64,
@@ -260,8 +249,8 @@ async fn waiting_for_change(
     Ok(ids)
 }
 
-/// Returns at most `most` jobs outside the window whose wait reason does not say so yet, with their
-/// revisions. The statement may also return considered jobs, so it reads as many rows more.
+/// Returns jobs whose wait reason does not say yet that they are left out. It reads some more rows,
+/// because the loaded jobs are among them.
 async fn untold(
     conn: &mut PgConnection,
     tenant: TenantId,
@@ -295,7 +284,6 @@ async fn untold(
 }
 
 impl Queues {
-    /// Counts the queues again if the last count is too old.
     async fn count(
         &mut self,
         conn: &mut PgConnection,
@@ -333,7 +321,7 @@ impl Queues {
 
 #[cfg(test)]
 mod tests {
-    use super::{BTreeMap, TenantId, Uuid, divide};
+    use super::{BTreeMap, TenantId, Uuid, fair};
 
     /// Returns the numbers of jobs considered and left out, for queues of these lengths.
     fn shares(lengths: &[u128], most: usize) -> Vec<(usize, u32)> {
@@ -342,7 +330,7 @@ mod tests {
         let queues: BTreeMap<TenantId, Vec<Uuid>> = tenants
             .zip(lengths.iter().map(|&length| queue(length)))
             .collect();
-        let shares = divide(queues, most);
+        let shares = fair(queues, most);
         shares
             .values()
             .map(|queue| (queue.considered.len(), queue.left_out))
