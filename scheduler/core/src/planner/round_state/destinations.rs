@@ -65,7 +65,7 @@ impl RoundState<'_> {
         let live = &mut self.jobs[index];
         live.destination = None;
         if matches!(live.state, JobState::Stopping { .. }) {
-            let why = "where it was to go is not to be had any more".to_owned();
+            let why = "the target GPUs are no longer available".to_owned();
             live.take(Action::requeue(RequeueCause::Resize, why), now_ms);
         }
         self.refresh(index);
