@@ -132,7 +132,7 @@ async function tasks() {
   const told = await api(`/jobs/${job}/tasks`);
   check(told.length === 3, "it has three tasks");
   for (const { role, node, gpus } of told) {
-    const name = role.kind === "worker" ? `worker ${role.rank}` : `PS shard ${role.index}`;
+    const name = role.kind === "worker" ? `worker-${role.rank}` : `ps-${role.index}`;
     const row = page.getByRole("row").filter({ has: page.getByRole("rowheader", { name, exact: true }) });
     await row.locator('[data-label="State"]', { hasText: "running" }).waitFor();
     check((await row.locator('[data-label="Node"]').innerText()) === node, `${name} is shown on ${node}`);

@@ -6,6 +6,7 @@ use crate::runtime;
 use muster_client::Client;
 use muster_model::event::Event;
 use muster_model::id::JobId;
+use muster_model::job::JobPhase;
 use muster_model::view::{EventView, JobView, TaskView};
 use rustix::process::Signal;
 use std::net::TcpListener;
@@ -346,6 +347,19 @@ impl TestCluster {
         command
     }
 
+    /// Runs the command line with these arguments and returns its output.
+    ///
+    /// # Panics
+    /// If it fails; the output is printed.
+    #[must_use]
+    pub fn run(&self, arguments: &[&str]) -> String {
+        let output = self.muster().args(arguments).output().expect("muster runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {text}{errors}");
+        text
+    }
+
     #[must_use]
     pub fn server(&self) -> &str {
         &self.server
@@ -453,6 +467,15 @@ impl TestCluster {
             tokio::time::sleep(STEP).await;
             waited += STEP;
         }
+    }
+
+    /// Waits until the job has succeeded.
+    ///
+    /// # Panics
+    /// If it does not succeed in time; its history is printed.
+    pub async fn succeeded(&self, job: JobId) -> JobView {
+        self.until(job, "success", |job| job.phase == JobPhase::Succeeded)
+            .await
     }
 
     /// Complete history of the job, oldest event first.

@@ -190,16 +190,9 @@ impl Fleet {
     pub fn usage(&self) -> UsageByProgram {
         let mut all = processes::of(self.kubernetes().folder());
         all.extend(self.cluster.processes());
-        let daemons = |process: &OsProcess| {
-            let is_ours =
-                process.program.starts_with("muster-") && process.program != "muster-task";
-            let is_shim = process.arguments.get(1).is_some_and(|word| word == "shim");
-            (is_ours && !is_shim)
-                || ["etcd", "kube-apiserver", "postgres"].contains(&process.program.as_str())
-        };
         let mut daemons: BTreeMap<i32, OsProcess> = all
             .into_iter()
-            .filter(daemons)
+            .filter(is_daemon)
             .map(|process| (process.pid, process))
             .collect();
         let postgres = daemons.values().find(|one| one.program == "postgres");
@@ -296,4 +289,12 @@ status:
   allocatable: {{ nvidia.com/gpu: '{GPUS}' }}
 "
     )
+}
+
+/// Whether it is a daemon of Muster, Kubernetes or Postgres. Shims and tasks are none.
+fn is_daemon(process: &OsProcess) -> bool {
+    let is_ours = process.program.starts_with("muster-") && process.program != "muster-task";
+    let is_shim = process.arguments.get(1).is_some_and(|word| word == "shim");
+    (is_ours && !is_shim)
+        || ["etcd", "kube-apiserver", "postgres"].contains(&process.program.as_str())
 }

@@ -52,11 +52,16 @@ impl Carriers {
     /// Environment of the executors.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
-        let path = |path: &Path| path.display().to_string();
         vec![
-            ("KUBECONFIG", path(&self.kubernetes.executor_config())),
+            (
+                "KUBECONFIG",
+                self.kubernetes.executor_config().display().to_string(),
+            ),
             ("MUSTER_EXECUTOR_RUNTIME", "pod".to_owned()),
-            ("MUSTER_EXECUTOR_POD_TEMPLATE", path(&self.template)),
+            (
+                "MUSTER_EXECUTOR_POD_TEMPLATE",
+                self.template.display().to_string(),
+            ),
             ("MUSTER_EXECUTOR_POD_NAMESPACE", NAMESPACE.to_owned()),
             ("MUSTER_EXECUTOR_POD_NAME", OWN_POD.to_owned()),
             ("MUSTER_EXECUTOR_POD_STUCK_MS", STUCK_MS.to_string()),
@@ -114,10 +119,16 @@ impl Carriers {
     }
 }
 
+fn volume(name: &str, path: &Path) -> Value {
+    json!({ "name": name, "hostPath": { "path": path } })
+}
+
+fn mount(name: &str, path: &Path) -> Value {
+    json!({ "name": name, "mountPath": path })
+}
+
 /// Every path is the same inside and outside of the pod.
 fn of_tasks(data: &Path, datasets: &Path) -> Value {
-    let volume = |name: &str, path: &Path| json!({ "name": name, "hostPath": { "path": path } });
-    let mount = |name: &str, path: &Path| json!({ "name": name, "mountPath": path });
     json!({ "spec": {
         "containers": [{
             "name": "task",

@@ -84,19 +84,18 @@ fn all() -> Vec<OsProcess> {
         .collect()
 }
 
+/// Words of a file of `/proc/PID` that end with a zero byte each.
+fn words(pid: i32, name: &str) -> Option<Vec<String>> {
+    let bytes = std::fs::read(format!("/proc/{pid}/{name}")).ok()?;
+    let words = bytes
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty());
+    let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+    Some(words.collect())
+}
+
 fn read(pid: i32) -> Option<OsProcess> {
-    let words = |name: &str| -> Option<Vec<String>> {
-        let bytes = std::fs::read(format!("/proc/{pid}/{name}")).ok()?;
-        let words = bytes
-            .split(|byte| *byte == 0)
-            .filter(|word| !word.is_empty());
-        Some(
-            words
-                .map(|word| String::from_utf8_lossy(word).into_owned())
-                .collect(),
-        )
-    };
-    let arguments = words("cmdline")?;
+    let arguments = words(pid, "cmdline")?;
     let program = Path::new(arguments.first()?)
         .file_name()?
         .to_string_lossy()
@@ -105,8 +104,8 @@ fn read(pid: i32) -> Option<OsProcess> {
         pid,
         program,
         arguments,
-        is_hidden: words("environ").is_none(),
-        environment: words("environ").unwrap_or_default(),
+        is_hidden: words(pid, "environ").is_none(),
+        environment: words(pid, "environ").unwrap_or_default(),
     })
 }
 

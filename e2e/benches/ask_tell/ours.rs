@@ -145,17 +145,20 @@ impl<'a> MusterStudy<'a> {
 
     /// CPU time of the daemons so far.
     fn cpu_ms(&self) -> f64 {
-        let of = |process: &OsProcess| {
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.pid));
-            let stat = stat.expect("the daemon runs");
-            let (_, rest) = stat.rsplit_once(") ").expect("a name in brackets");
-            let fields: Vec<&str> = rest.split(' ').collect();
-            // utime and stime, the 14th and 15th field in total.
-            let ticks = |i: usize| fields[i].parse::<f64>().expect("ticks");
-            (ticks(11) + ticks(12)) * 1e3 / TICKS
-        };
-        self.daemons.iter().map(of).sum()
+        self.daemons.iter().map(process_cpu_ms).sum()
     }
+}
+
+fn process_cpu_ms(process: &OsProcess) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.pid));
+    let stat = stat.expect("the daemon runs");
+    let (_, rest) = stat.rsplit_once(") ").expect("a name in brackets");
+    // utime and stime, the 14th and 15th field in total.
+    let fields = rest.split(' ').skip(11).take(2);
+    let ticks: f64 = fields
+        .map(|field| field.parse::<f64>().expect("ticks"))
+        .sum();
+    ticks * 1e3 / TICKS
 }
 
 const ASK: Ask = Ask {

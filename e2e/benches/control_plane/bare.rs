@@ -106,18 +106,17 @@ fn floats(sample: &Sample) -> [f64; 8] {
     ]
 }
 
+/// Appends a field of COPY: its length, then its bytes.
+fn field(bytes: &mut Vec<u8>, value: &[u8]) {
+    let length = i32::try_from(value.len()).expect("a short field");
+    bytes.extend(length.to_be_bytes());
+    bytes.extend(value);
+}
+
 /// Postgres' binary format of COPY: a header; per row the number of fields, and each field after
 /// its length; a trailer.
 fn encode(told: &[TaskSample]) -> Vec<u8> {
     let mut bytes = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec();
-    let field = |bytes: &mut Vec<u8>, value: &[u8]| {
-        bytes.extend(
-            i32::try_from(value.len())
-                .expect("a short field")
-                .to_be_bytes(),
-        );
-        bytes.extend(value);
-    };
     for (task, at, sample) in told {
         bytes.extend(COLUMN_COUNT.to_be_bytes());
         field(&mut bytes, task.as_bytes());

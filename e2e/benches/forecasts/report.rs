@@ -107,8 +107,10 @@ fn horizons(cases: &[ForecastCase]) {
         ("  foreseen in 30 to 120 s", 30.0, 120.0),
         ("  foreseen later", 120.0, f64::INFINITY),
     ] {
-        let within = |ahead_s: f64| ahead_s >= from_s && ahead_s < to_s;
-        row(title, cases, |case| case.ahead_s().is_some_and(within));
+        row(title, cases, |case| {
+            let ahead_s = case.ahead_s();
+            ahead_s.is_some_and(|ahead_s| ahead_s >= from_s && ahead_s < to_s)
+        });
     }
 }
 

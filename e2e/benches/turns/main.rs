@@ -188,8 +188,7 @@ impl SlicingRuns {
 
     /// Waits until a job has succeeded.
     async fn done(&self, job: JobId) -> JobView {
-        let succeeded = |job: &JobView| job.phase == JobPhase::Succeeded;
-        self.cluster.until(job, "its end", succeeded).await
+        self.cluster.succeeded(job).await
     }
 
     fn lived_ms(&self, job: &JobView) -> i64 {

@@ -23,17 +23,16 @@ impl Kubernetes {
             .lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let object = &entry["objectRef"];
-            let mut resource = text(&object["resource"]);
+            let mut resource = text_of(&object["resource"]);
             if let Some(subresource) = object["subresource"].as_str() {
                 resource = format!("{resource}/{subresource}");
             }
             let forbidden = entry["responseStatus"]["code"] == 403;
             asked.insert((
-                text(&object["apiGroup"]),
+                text_of(&object["apiGroup"]),
                 resource,
-                text(&entry["verb"]),
+                text_of(&entry["verb"]),
                 forbidden,
             ));
         }
@@ -86,4 +85,9 @@ impl Kubernetes {
             waited += STEP;
         }
     }
+}
+
+/// Text of a value; empty if it is none.
+fn text_of(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }

@@ -126,20 +126,21 @@ pub(super) fn account(component: &str) -> String {
     format!("system:serviceaccount:{NAMESPACE}:muster-{component}")
 }
 
+fn texts(list: &Value) -> Vec<String> {
+    let items = list.as_array().into_iter().flatten();
+    items
+        .filter_map(|item| item.as_str().map(str::to_owned))
+        .collect()
+}
+
 /// Rights of a role; empty if the document is not a role.
 fn allowed(document: &str) -> Vec<(String, String, String)> {
     let role: Value = serde_norway::from_str(document).expect("YAML");
-    let list = |value: &Value| -> Vec<String> {
-        let items = value.as_array().into_iter().flatten();
-        items
-            .filter_map(|item| item.as_str().map(str::to_owned))
-            .collect()
-    };
     let mut allowed = Vec::new();
     for rule in role["rules"].as_array().into_iter().flatten() {
-        for group in list(&rule["apiGroups"]) {
-            for resource in list(&rule["resources"]) {
-                for verb in list(&rule["verbs"]) {
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                for verb in texts(&rule["verbs"]) {
                     allowed.push((group.clone(), resource.clone(), verb));
                 }
             }

@@ -93,56 +93,63 @@ impl FaultExecution<'_> {
     /// `None` if there is nothing to heal.
     fn begin(&self, planned: ScheduledFault, now_ms: u64) -> Option<ActiveFault> {
         let mut stopped = Vec::new();
-        let number = |met: String| self.record.begun(planned, met);
         let number = match planned.fault {
-            ChaosFault::Kill(victim) => number(self.signal(&self.victims(victim), Signal::KILL)),
+            ChaosFault::Kill(victim) => self
+                .record
+                .begun(planned, self.signal(&self.victims(victim), Signal::KILL)),
             ChaosFault::KillNode(node) => {
                 // The shims first: a shim that outlives its task briefly would report the task's
                 // end.
                 let mut all = self.stand.processes_of(node);
                 all.sort_by_key(|process| !is_shim(process));
-                number(self.signal(&all, Signal::KILL))
+                self.record.begun(planned, self.signal(&all, Signal::KILL))
             }
             ChaosFault::Stop(victim) => {
                 let victims = self.victims(victim);
                 stopped = ids(&victims);
-                number(self.signal(&victims, Signal::STOP))
+                self.record
+                    .begun(planned, self.signal(&victims, Signal::STOP))
             }
             ChaosFault::StopNode(node) => {
                 let victims = self.stand.processes_of(node);
                 stopped = ids(&victims);
-                number(self.signal(&victims, Signal::STOP))
+                self.record
+                    .begun(planned, self.signal(&victims, Signal::STOP))
             }
-            ChaosFault::RestartPostgres => number(self.signal_postmaster(Signal::INT)),
-            ChaosFault::CrashPostgres => number(self.signal_postmaster(Signal::QUIT)),
+            ChaosFault::RestartPostgres => self
+                .record
+                .begun(planned, self.signal_postmaster(Signal::INT)),
+            ChaosFault::CrashPostgres => self
+                .record
+                .begun(planned, self.signal_postmaster(Signal::QUIT)),
             ChaosFault::FailOver => return self.fail_over(planned),
             ChaosFault::Cut(one, other) => {
-                let number = number(format!("{one} and {other}"));
+                let number = self.record.begun(planned, format!("{one} and {other}"));
                 self.stand.network.cut(one, other);
                 number
             }
             ChaosFault::Isolate(host) => {
-                let number = number(host.to_string());
+                let number = self.record.begun(planned, host.to_string());
                 self.stand.network.isolate(host);
                 number
             }
             ChaosFault::FillDisk(host) => {
-                let number = number(host.to_string());
+                let number = self.record.begun(planned, host.to_string());
                 self.stand.disks.fill(host);
                 number
             }
             ChaosFault::StallDisk(host) => {
-                let number = number(host.to_string());
+                let number = self.record.begun(planned, host.to_string());
                 self.stand.disks.stall(host);
                 number
             }
             ChaosFault::SlowDisk(host) => {
-                let number = number(host.to_string());
+                let number = self.record.begun(planned, host.to_string());
                 self.stand.disks.slow_down(host);
                 number
             }
             ChaosFault::StepClock { host, by_s } => {
-                let number = number(host.to_string());
+                let number = self.record.begun(planned, host.to_string());
                 self.stand.clocks.step(host, by_s);
                 number
             }
@@ -200,24 +207,20 @@ impl FaultExecution<'_> {
         self.record.healed(open.number);
     }
 
+    fn daemon(&self, mut all: Vec<OsProcess>, host: ChaosHost) -> Vec<OsProcess> {
+        let pid = self.stand.daemon(host);
+        all.retain(|process| Some(process.pid) == pid);
+        all
+    }
+
     fn victims(&self, victim: Victim) -> Vec<OsProcess> {
         let all = self.stand.processes();
-        let one_of = |found: Vec<OsProcess>, pick: u32| {
-            let index = (pick as usize).checked_rem(found.len());
-            index
-                .map(|index| found[index].clone())
-                .into_iter()
-                .collect()
-        };
-        let daemon = |host: ChaosHost| -> Vec<OsProcess> {
-            let pid = self.stand.daemon(host);
-            let mut found = all.clone();
-            found.retain(|process| Some(process.pid) == pid);
-            found
-        };
         match victim {
-            Victim::Daemon(host) => daemon(host),
-            Victim::Leader => self.stand.leader().map_or_else(Vec::new, daemon),
+            Victim::Daemon(host) => self.daemon(all, host),
+            Victim::Leader => match self.stand.leader() {
+                Some(host) => self.daemon(all, host),
+                None => Vec::new(),
+            },
             Victim::Shim(pick) => one_of(
                 all.iter().filter(|one| is_shim(one)).cloned().collect(),
                 pick,
@@ -282,4 +285,11 @@ pub fn start_ticks(pid: i32) -> Option<u64> {
     // The name may contain blanks and brackets.
     let (_, rest) = text.rsplit_once(')')?;
     rest.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Returns the process with the number `pick` modulo their count; none if there is none.
+fn one_of(found: Vec<OsProcess>, pick: u32) -> Vec<OsProcess> {
+    let index = (pick as usize).checked_rem(found.len());
+    let chosen = index.map(|index| found[index].clone());
+    chosen.into_iter().collect()
 }

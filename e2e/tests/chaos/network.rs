@@ -181,18 +181,19 @@ impl Drop for ChaosNetwork {
 /// Remaining namespaces and bridges of this story.
 pub fn left(pid: u32) -> Vec<String> {
     let name = format!("{PREFIX}{pid}");
-    let listed = |arguments: &[&str]| ip(arguments).unwrap_or_default();
-    let all = listed(&["netns", "list"]) + &listed(&["-o", "link"]);
+    let all = ip(&["netns", "list"]).unwrap_or_default() + &ip(&["-o", "link"]).unwrap_or_default();
     let lines = all.lines().filter(|line| line.contains(&name));
     lines.map(str::to_owned).collect()
 }
 
+/// Whether the process lives whose id the name begins with.
+fn lives(name: &str) -> bool {
+    let digits: String = name.chars().take_while(char::is_ascii_digit).collect();
+    std::path::Path::new("/proc").join(digits).exists()
+}
+
 /// Removes the remains of killed runs of this story.
 fn remove_left() {
-    let lives = |name: &str| {
-        let digits: String = name.chars().take_while(char::is_ascii_digit).collect();
-        std::path::Path::new("/proc").join(digits).exists()
-    };
     for line in ip(&["netns", "list"]).unwrap_or_default().lines() {
         let name = line.split_whitespace().next().unwrap_or_default();
         if name.strip_prefix(PREFIX).is_some_and(|rest| !lives(rest)) {

@@ -41,6 +41,10 @@ impl ChaosHost {
         hosts.extend((0..NODES).map(Self::Node));
         hosts
     }
+
+    fn is_database(self) -> bool {
+        matches!(self, Self::Postgres(_))
+    }
 }
 
 impl fmt::Display for ChaosHost {
@@ -151,19 +155,18 @@ impl ChaosFault {
     /// Whether it affects the servers of Postgres, their disks or their links, which a failover
     /// needs.
     fn touches_the_database(self) -> bool {
-        let is_database = |host: ChaosHost| matches!(host, ChaosHost::Postgres(_));
         match self {
             Self::Kill(victim) | Self::Stop(victim) => match victim {
-                Victim::Daemon(host) => is_database(host),
+                Victim::Daemon(host) => host.is_database(),
                 Victim::Backend(_) => true,
                 Victim::Leader | Victim::Shim(_) | Victim::Task(_) => false,
             },
-            Self::Cut(one, other) => is_database(one) || is_database(other),
+            Self::Cut(one, other) => one.is_database() || other.is_database(),
             Self::Isolate(host)
             | Self::FillDisk(host)
             | Self::StallDisk(host)
             | Self::SlowDisk(host)
-            | Self::StepClock { host, .. } => is_database(host),
+            | Self::StepClock { host, .. } => host.is_database(),
             Self::RestartPostgres | Self::CrashPostgres | Self::FailOver => true,
             Self::KillNode(_) | Self::StopNode(_) => false,
         }
@@ -171,29 +174,42 @@ impl ChaosFault {
 
     /// Whether both faults affect one place: simultaneous ones would heal each other.
     fn shares_its_place(self, other: Self) -> bool {
-        let disk = |fault: Self| match fault {
+        (self == Self::FailOver && other.touches_the_database())
+            || (other == Self::FailOver && self.touches_the_database())
+            || is_same(self.disk(), other.disk())
+            || is_same(self.clock(), other.clock())
+            || is_same(self.links(), other.links())
+    }
+
+    /// Host whose disk is affected.
+    fn disk(self) -> Option<ChaosHost> {
+        match self {
             Self::FillDisk(host) | Self::StallDisk(host) | Self::SlowDisk(host) => Some(host),
             _ => None,
-        };
-        let clock = |fault: Self| match fault {
+        }
+    }
+
+    /// Host whose clock is affected.
+    fn clock(self) -> Option<ChaosHost> {
+        match self {
             Self::StepClock { host, .. } => Some(host),
             _ => None,
-        };
-        let links = |fault: Self| match fault {
+        }
+    }
+
+    /// Hosts whose links are affected, in order; one host twice means all of its links.
+    fn links(self) -> Option<(ChaosHost, ChaosHost)> {
+        match self {
             Self::Cut(a, b) => Some((a.min(b), a.max(b))),
             Self::Isolate(host) => Some((host, host)),
             _ => None,
-        };
-        let same = |place: fn(&Option<ChaosHost>) -> bool,
-                    a: Option<ChaosHost>,
-                    b: Option<ChaosHost>| { place(&a) && a == b };
-        let database = |fault: Self| fault.touches_the_database();
-        (self == Self::FailOver && database(other))
-            || (other == Self::FailOver && database(self))
-            || same(Option::is_some, disk(self), disk(other))
-            || same(Option::is_some, clock(self), clock(other))
-            || (links(self).is_some() && links(self) == links(other))
+        }
     }
+}
+
+/// Whether both places are there and equal.
+fn is_same<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+    one.is_some() && one == other
 }
 
 /// Fault that begins `at_ms` after the start and is healed `for_ms` later; 0 if there is nothing to

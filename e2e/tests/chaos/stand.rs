@@ -101,9 +101,9 @@ impl ChaosCluster {
 
     /// One client with this token for each API server.
     pub fn clients(&self, token: &str) -> Vec<Client> {
-        let client = |host| Client::new(&self.server(host), token).expect("a right address");
         (0..crate::schedule::APIS)
-            .map(|number| client(ChaosHost::Api(number)))
+            .map(|number| self.server(ChaosHost::Api(number)))
+            .map(|server| Client::new(&server, token).expect("a right address"))
             .collect()
     }
 

@@ -105,16 +105,16 @@ impl Drop for Browser {
     }
 }
 
-/// Folder of the built page and its packages.
+/// Folder of the page and its packages. Builds the page first if a source has changed.
 fn web() -> PathBuf {
-    let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../web");
-    for needed in ["dist/index.html", "node_modules/playwright-core"] {
-        assert!(
-            web.join(needed).exists(),
-            "web/{needed} is missing; run `make web`"
-        );
-    }
-    web
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let built = Command::new(root.join("scripts/build-web"))
+        .stdin(Stdio::null())
+        .output()
+        .expect("scripts/build-web starts");
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "the page is not built: {said}");
+    root.join("web")
 }
 
 fn chromium() -> OsString {

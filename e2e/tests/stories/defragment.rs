@@ -78,8 +78,9 @@ impl Story {
             cluster.client().cancel(*job).await.expect("its owner may");
         }
         for job in &beside {
-            let gone = |job: &JobView| job.phase == JobPhase::Cancelled;
-            cluster.until(*job, "its end", gone).await;
+            cluster
+                .until(*job, "its end", |job| job.phase == JobPhase::Cancelled)
+                .await;
         }
         let mut nodes = BTreeSet::new();
         for job in &small {
@@ -125,8 +126,7 @@ impl Story {
 
     /// Checks that the gang succeeds, and that every moved job trains at its destination.
     async fn ends_well(&mut self) {
-        let done = |job: &JobView| job.phase == JobPhase::Succeeded;
-        self.cluster.until(self.gang, "success", done).await;
+        self.cluster.succeeded(self.gang).await;
         let moves = self.moves().await;
         assert!(moves.len() >= 2, "{moves:?}");
         for (job, to, why) in &moves {
@@ -167,6 +167,7 @@ impl Story {
 }
 
 async fn runs(cluster: &TestCluster, job: JobId) {
-    let runs = |job: &JobView| job.phase == JobPhase::Running;
-    cluster.until(job, "its start", runs).await;
+    cluster
+        .until(job, "its start", |job| job.phase == JobPhase::Running)
+        .await;
 }

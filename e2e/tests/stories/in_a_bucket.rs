@@ -7,7 +7,6 @@ mod s3;
 
 use muster_e2e::cluster::{CheckpointBucket, TestCluster, TestClusterOptions};
 use muster_e2e::story::{CHECKPOINT_EVERY, document};
-use muster_model::job::JobPhase;
 
 const NODES: TestClusterOptions = TestClusterOptions { nodes: 2, slots: 1 };
 const STEPS: u64 = 300;
@@ -30,9 +29,7 @@ async fn job_continues_from_bucket_and_files_are_served() {
     cluster.until(job, "steps", well_on_its_way).await;
     let (_, chief) = cluster.task_process(job, "worker-0").await;
     cluster.kill(&chief);
-    let done = cluster
-        .until(job, "success", |job| job.phase == JobPhase::Succeeded)
-        .await;
+    let done = cluster.succeeded(job).await;
     let resumed = cluster.resumed_at(job).await;
     assert!(
         resumed.iter().all(|&step| step >= CHECKPOINT_EVERY),
@@ -40,32 +37,25 @@ async fn job_continues_from_bucket_and_files_are_served() {
     );
     assert!(!resumed.is_empty(), "the kill was noticed");
 
-    let muster = |arguments: &[&str]| {
-        let output = cluster
-            .muster()
-            .args(arguments)
-            .output()
-            .expect("muster runs");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{arguments:?}: {text}{errors}");
-        text
-    };
-    assert!(muster(&["checkpoints", "saved"]).contains(&STEPS.to_string()));
+    assert!(
+        cluster
+            .run(&["checkpoints", "saved"])
+            .contains(&STEPS.to_string())
+    );
     let path = done.model_path.expect("a model");
     let kept = server.read(&path);
     let model = cluster.data().join("model.safetensors");
     let to = model.to_str().expect("UTF-8");
-    muster(&["model", "saved", "--to", to]);
+    let _ = cluster.run(&["model", "saved", "--to", to]);
     assert!(std::fs::read(&model).expect("downloaded") == kept);
     let exported = cluster.data().join("exported.safetensors");
     let to = exported.to_str().expect("UTF-8");
-    muster(&["export", "saved", "--file", to]);
+    let _ = cluster.run(&["export", "saved", "--file", to]);
     assert!(std::fs::metadata(&exported).expect("exported").len() > 10_000);
     let folder = cluster.checkpoints();
     let left: Vec<_> = std::fs::read_dir(folder).expect("a folder").collect();
     assert!(left.is_empty(), "nothing lies in the folder: {left:?}");
-    muster(&["delete", "saved"]);
+    let _ = cluster.run(&["delete", "saved"]);
     let erased = async {
         while !server.objects().is_empty() {
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;

@@ -7,7 +7,6 @@ use muster_e2e::story::{
     CHECKPOINT_EVERY, document, no_gpu_was_held_twice, training_is_continuous,
 };
 use muster_model::id::JobId;
-use muster_model::job::JobPhase;
 
 const NODES: TestClusterOptions = TestClusterOptions { nodes: 2, slots: 1 };
 const STEPS: u64 = 600;
@@ -108,8 +107,7 @@ async fn job_survives_kill_of_whole_node() {
         .filter(|process| process.mentions(&folder))
         .collect();
     // Not in the order of their ids: a shim that outlives its task briefly would report its end.
-    let carries = |process: &OsProcess| process.arguments.iter().any(|word| word == "shim");
-    victims.sort_by_key(|process| !carries(process));
+    victims.sort_by_key(|process| !process.arguments.iter().any(|word| word == "shim"));
     assert!(victims.len() >= 3, "executor, shim and task: {victims:?}");
     for victim in &victims {
         story.cluster.kill(victim);
@@ -207,9 +205,7 @@ impl Story {
 
     async fn ends_well(&mut self, restarts: Restarts) {
         let cluster = &self.cluster;
-        let done = cluster
-            .until(self.job, "success", |job| job.phase == JobPhase::Succeeded)
-            .await;
+        let done = cluster.succeeded(self.job).await;
         assert_eq!(
             done.progress.as_ref().map(|progress| progress.step),
             Some(STEPS)
@@ -234,8 +230,10 @@ impl Story {
                 assert_eq!(resumed, [0_u64; 0], "the others were never restarted");
                 assert_eq!(done.failures, 1);
                 let history = cluster.history(self.job).await;
-                let told = |kind: &str| history.iter().any(|entry| entry.event.kind() == kind);
-                assert!(told("peer_gone") && told("resized"), "{history:?}");
+                for kind in ["peer_gone", "resized"] {
+                    let told = history.iter().any(|entry| entry.event.kind() == kind);
+                    assert!(told, "{kind}: {history:?}");
+                }
             }
             Restarts::FromCheckpoint { charged } => {
                 let from = *resumed.first().expect("it was restarted");

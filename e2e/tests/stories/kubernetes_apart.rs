@@ -120,9 +120,7 @@ async fn task_that_fakes_its_end_holds_slot_until_pod_ends() {
         format!("version: muster/v1\nname: {name}\nretries: 0\ncommand: {{ argv: ['true'] }}\n")
     };
     let next = cluster.submit(&spec("next")).await.id;
-    cluster
-        .until(next, "success", |job| job.phase == JobPhase::Succeeded)
-        .await;
+    cluster.succeeded(next).await;
     let view = cluster.client().job(job).await.expect("a job");
     assert_eq!((view.phase, view.failures), (JobPhase::Running, 0));
     let own = cluster.pods().list();
@@ -186,8 +184,9 @@ fn share_memory(cluster: &TestCluster, data: &Path, job: JobId) {
                 .lines()
                 .filter(|line| line.contains("memfd:muster-arena"));
             // Inode of the file.
-            let inode = |line: &str| line.split_ascii_whitespace().nth(4).map(str::to_owned);
-            shared.filter_map(inode).collect()
+            shared
+                .filter_map(|line| line.split_ascii_whitespace().nth(4).map(str::to_owned))
+                .collect()
         })
         .collect();
     let [one, other] = &maps[..] else {

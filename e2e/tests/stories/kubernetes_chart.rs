@@ -23,11 +23,13 @@ fn objects(path: &Path) -> Vec<Value> {
         }
         object
     });
-    let of_others = |object: &Value| {
-        let kind = object["kind"].as_str().expect("an object");
-        MONITORS.contains(&kind)
-    };
-    documents.filter(|object| !of_others(object)).collect()
+    documents
+        .filter(|object| !MONITORS.contains(&object["kind"].as_str().expect("an object")))
+        .collect()
+}
+
+fn golden(name: &str) -> Vec<Value> {
+    objects(&Path::new(GOLDEN).join(name))
 }
 
 fn list(objects: &[Value]) -> String {
@@ -66,11 +68,10 @@ async fn server_accepts_every_object_of_chart() {
     assert_eq!(nothing, "", "it was a dry run");
 
     // A release and its upgrade, before which helm deletes the previous hook.
-    let of = |name: &str| objects(&Path::new(GOLDEN).join(name));
     let install = ["apply", "-f", "-"];
     for name in ["trial.yaml", "trial-upgrade.yaml"] {
         let _ = kubernetes.says(&["delete", "jobs", "--all", "-n", NAMESPACE]);
-        let output = kubernetes.apply(&list(&of(name)), &install);
+        let output = kubernetes.apply(&list(&golden(name)), &install);
         assert!(output.status.success(), "{name}: {}", text(&output));
     }
     let there = kubernetes.says(&[
@@ -81,7 +82,7 @@ async fn server_accepts_every_object_of_chart() {
         "-o",
         "name",
     ]);
-    for workload in of("trial-upgrade.yaml") {
+    for workload in golden("trial-upgrade.yaml") {
         let kind = workload["kind"].as_str().expect("an object").to_lowercase();
         if ["deployment", "daemonset"].contains(&kind.as_str()) {
             let name = workload["metadata"]["name"].as_str().expect("a name");

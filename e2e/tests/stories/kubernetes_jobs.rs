@@ -150,18 +150,33 @@ async fn is_held_and_let_go(testbed: &KubernetesTestbed, jobs: &History) {
     // Training fields cannot change after the submission; the object's condition says so.
     let since = jobs.position();
     testbed.patch("held", r#"{"spec":{"retries":9}}"#, &[]);
-    let is = |wrong: &'static str| {
-        move |status: &Value| condition(status, "Misconfigured")["status"] == wrong
-    };
-    let status = jobs.until_seen("held", since, is("True")).await;
+    let status = jobs
+        .until_seen("held", since, is_misconfigured("True"))
+        .await;
     assert_eq!(condition(&status, "Misconfigured")["reason"], "SpecChanged");
     let since = jobs.position();
     testbed.patch("held", r#"{"spec":{"retries":null}}"#, &[]);
-    jobs.until_seen("held", since, is("False")).await;
+    jobs.until_seen("held", since, is_misconfigured("False"))
+        .await;
     let _ = testbed
         .kubernetes
         .says(&["delete", "mj", "held", "--wait=false"]);
     jobs.until_gone("held", since).await;
+}
+
+fn is_misconfigured(status: &'static str) -> impl Fn(&Value) -> bool {
+    move |object| condition(object, "Misconfigured")["status"] == status
+}
+
+fn runs_with(workers: &'static str) -> impl Fn(&Value) -> bool {
+    move |status| status["phase"] == "Running" && status["workers"] == workers
+}
+
+/// Sets the field `suspend` of the study `outside`.
+fn set_suspend(testbed: &KubernetesTestbed, held: bool) {
+    let patch = format!(r#"{{"spec":{{"suspend":{held}}}}}"#);
+    let words = ["patch", "study", "outside", "--type=merge", "-p", &patch];
+    let _ = testbed.kubernetes.says(&words);
 }
 
 /// `kubectl scale` changes the number of workers of a running job, and so does a change of the
@@ -171,27 +186,28 @@ async fn is_scaled(testbed: &KubernetesTestbed, jobs: &History) {
     testbed
         .kubernetes
         .applied(&sleeper("sized", "[sleep, '600']"));
-    let sized = |workers: &'static str| {
-        move |status: &Value| status["phase"] == "Running" && status["workers"] == workers
-    };
-    let status = jobs.until_seen("sized", since, sized("1/1..1")).await;
+    let status = jobs.until_seen("sized", since, runs_with("1/1..1")).await;
     let id = status["jobId"]
         .as_str()
         .expect("an id")
         .parse()
         .expect("an id");
-    let scale = |arguments: &[&str]| {
-        let mut words = vec!["scale", "mj", "sized"];
-        words.extend(arguments);
-        let _ = testbed.kubernetes.says(&words);
-    };
-    scale(&["--replicas=3"]);
-    jobs.until_seen("sized", since, sized("3/3..3")).await;
-    scale(&["--current-replicas=3", "--replicas=2"]);
-    jobs.until_seen("sized", since, sized("2/2..2")).await;
+    let _ = testbed
+        .kubernetes
+        .says(&["scale", "mj", "sized", "--replicas=3"]);
+    jobs.until_seen("sized", since, runs_with("3/3..3")).await;
+    let twice = [
+        "scale",
+        "mj",
+        "sized",
+        "--current-replicas=3",
+        "--replicas=2",
+    ];
+    let _ = testbed.kubernetes.says(&twice);
+    jobs.until_seen("sized", since, runs_with("2/2..2")).await;
     let range = r#"{"spec":{"replicas":null,"priority":5,"scale":{"workers":{"min":1,"max":2}}}}"#;
     testbed.patch("sized", range, &[]);
-    jobs.until_seen("sized", since, sized("2/1..2")).await;
+    jobs.until_seen("sized", since, runs_with("2/1..2")).await;
     let too_many = testbed
         .kubernetes
         .kubectl(&["scale", "mj", "sized", "--replicas=2000"])
@@ -321,20 +337,13 @@ spec:
     testbed.kubernetes.applied(study);
     let held = studies.until_phase("outside", since, "Held").await;
     assert!(held.get("studyId").is_none(), "{held}");
-    let suspend = |held: bool| {
-        let patch = format!(r#"{{"spec":{{"suspend":{held}}}}}"#);
-        let merge = "--type=merge";
-        let _ = testbed
-            .kubernetes
-            .says(&["patch", "study", "outside", merge, "-p", &patch]);
-    };
-    suspend(false);
+    set_suspend(testbed, false);
     let status = studies.until_phase("outside", since, "Running").await;
     assert_eq!(status["trials"], "0/2");
-    suspend(true);
+    set_suspend(testbed, true);
     studies.until_phase("outside", since, "Paused").await;
     let since = studies.position();
-    suspend(false);
+    set_suspend(testbed, false);
     let again = studies.until_phase("outside", since, "Running").await;
     assert_eq!(again["studyId"], status["studyId"]);
     let _ = testbed

@@ -298,8 +298,9 @@ async fn whole_gpus(story: &Story, name: &str, count: u32) -> JoinHandle<()> {
         let value = all.find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
         value.expect("executors are told by it").to_owned()
     };
-    let gpu = |index| json!({ "index": index, "kind": "cuda", "model": "NVIDIA H100 80GB HBM3", "memory_bytes": 80_u64 << 30 });
-    let gpus: Vec<_> = (0..count).map(gpu).collect();
+    let gpus: Vec<_> = (0..count)
+        .map(|index| json!({ "index": index, "kind": "cuda", "model": "NVIDIA H100 80GB HBM3", "memory_bytes": 80_u64 << 30 }))
+        .collect();
     let capacity = json!({ "gpus": gpus, "cpu_milli": 1_000, "memory_bytes": 1 << 30 });
     let hello = From::Hello(proto::Hello {
         node_name: name.to_owned(),

@@ -158,12 +158,9 @@ fn is_unknown(kubernetes: &Kubernetes) {
 
 fn is_explained(kubernetes: &Kubernetes) {
     // The server updates its schema some time after it serves a kind.
-    let is_told = || {
-        let output = kubernetes.kubectl(&["explain", "mj.spec"]).output();
-        output.is_ok_and(|output| output.status.success())
-    };
     for _ in 0..300 {
-        if is_told() {
+        let output = kubernetes.kubectl(&["explain", "mj.spec"]).output();
+        if output.is_ok_and(|output| output.status.success()) {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(200));

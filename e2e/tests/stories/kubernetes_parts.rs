@@ -7,7 +7,7 @@ use muster_e2e::kubernetes::Operator;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use muster_model::node::Closed;
-use muster_model::view::{NodeView, WaitingView};
+use muster_model::view::NodeView;
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -232,9 +232,12 @@ async fn a_task_of_two_is_told_that_a_process_sees_one(story: &Story) {
         .expect("cancelled");
 }
 
+fn closed(view: &NodeView) -> Option<Closed> {
+    view.notice.as_ref().map(|notice| notice.closed)
+}
+
 async fn what_is_done_to_the_machine_holds_for_all_of_it(story: &Story) {
     let names = ["node-1", "node-1--1g", "node-1--3g"];
-    let closed = |view: &NodeView| view.notice.as_ref().map(|notice| notice.closed);
     let _ = story.kubectl(&["cordon", "node-1"]);
     for name in names {
         story
@@ -322,11 +325,11 @@ async fn what_others_hold_of_a_profile_is_taken_from_that_profile(story: &Story)
     }
     // Only that profile has three instances, and only one of them is left.
     let gang = story.submitted("beside", 3, 1).await;
-    let considered = |waiting: &WaitingView| waiting.reason != "NotConsidered";
     let _ = story
         .cluster
         .until(gang, "a reason", |job| {
-            job.waiting.as_ref().is_some_and(considered)
+            let waiting = job.waiting.as_ref();
+            waiting.is_some_and(|waiting| waiting.reason != "NotConsidered")
         })
         .await;
     let two = story.submitted("two", 2, 1).await;

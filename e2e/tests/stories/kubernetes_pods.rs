@@ -39,9 +39,7 @@ async fn job_in_pods_survives_loss_of_executor_and_of_pod() {
 
     let pod = cluster.pods().of_role("worker-1").expect("it runs");
     cluster.pods().delete(&pod);
-    let done = cluster
-        .until(job, "success", |job| job.phase == JobPhase::Succeeded)
-        .await;
+    let done = cluster.succeeded(job).await;
     let resumed = cluster.resumed_at(job).await;
     assert!(
         resumed.first().is_some_and(|step| *step >= 100),
@@ -89,9 +87,7 @@ async fn executor_adopts_pods_while_api_server_is_unavailable() {
     until_said(&cluster, done, "over").await;
     cluster.pods_mut().kubernetes.restart_server().await;
     until_running(&cluster, late).await;
-    let ended = cluster
-        .until(done, "success", |job| job.phase == JobPhase::Succeeded)
-        .await;
+    let ended = cluster.succeeded(done).await;
     assert_eq!((ended.revision, ended.failures), (1, 0));
     let after = cluster.client().job(kept).await.expect("a job");
     assert_eq!(
@@ -248,9 +244,9 @@ async fn until_nodes_speak(cluster: &TestCluster) {
     let mut waited = Duration::ZERO;
     loop {
         let nodes = cluster.client().nodes().await.expect("nodes");
-        let seen = || nodes.iter().map(|node| node.last_seen_at);
-        let before = *since.get_or_insert_with(|| seen().max());
-        if seen().min() > before {
+        let seen: Vec<_> = nodes.iter().map(|node| node.last_seen_at).collect();
+        let before = *since.get_or_insert_with(|| seen.iter().max().copied());
+        if seen.iter().min().copied() > before {
             return;
         }
         assert!(waited < PATIENCE, "{nodes:?}");

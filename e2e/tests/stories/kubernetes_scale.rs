@@ -10,7 +10,6 @@ use muster_e2e::story;
 use muster_model::id::JobId;
 use muster_model::node::{Closed, NodeState};
 use muster_model::view::NodeView;
-use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -137,6 +136,15 @@ async fn until_half_full(fleet: &Fleet, size: &Size) {
     }
 }
 
+fn is_closed(node: &NodeView, closed: Closed) -> bool {
+    let notice = node.notice.as_ref();
+    notice.is_some_and(|notice| notice.closed == closed)
+}
+
+fn is_empty(node: &NodeView) -> bool {
+    node.gpus.iter().all(|gpu| gpu.task_id.is_none())
+}
+
 /// Of the busy machines, some are cordoned, drained or tainted, some get a new executor, and some
 /// are lost and deleted.
 async fn come_and_go(fleet: &mut Fleet, size: &Size) {
@@ -161,18 +169,13 @@ async fn come_and_go(fleet: &mut Fleet, size: &Size) {
         fleet.lose(name);
         fleet.delete(name);
     }
-    let closed = |node: &NodeView, as_what| {
-        let notice = node.notice.as_ref();
-        notice.is_some_and(|notice| notice.closed == as_what)
-    };
-    let is_empty = |node: &NodeView| node.gpus.iter().all(|gpu| gpu.task_id.is_none());
     until(fleet, size, cordoned, "cordoned", |node| {
-        closed(node, Closed::ToNew)
+        is_closed(node, Closed::ToNew)
     })
     .await;
     until(fleet, size, drained, "drained", is_empty).await;
     until(fleet, size, tainted, "left", |node| {
-        closed(node, Closed::ToAll) && is_empty(node)
+        is_closed(node, Closed::ToAll) && is_empty(node)
     })
     .await;
     until(fleet, size, lost, "lost", |node| {
@@ -191,7 +194,7 @@ async fn come_and_go(fleet: &mut Fleet, size: &Size) {
         fleet.join(name);
     }
     until(fleet, size, &names[..5 * each], "back", |node| {
-        node.state == NodeState::Up && !node.drained && closed(node, Closed::Open)
+        node.state == NodeState::Up && !node.drained && is_closed(node, Closed::Open)
     })
     .await;
 }
@@ -238,14 +241,15 @@ async fn until_cordoned(fleet: &Fleet, size: &Size, names: &[&str]) {
 
 /// Uses the watch only: repeated listings of hundreds of objects would load the machine.
 async fn until_all_have_ended(fleet: &Fleet, shown: &History, size: &Size) {
-    let phase = |status: &Value| status["phase"].as_str().unwrap_or_default().to_owned();
     let mut waited = Duration::ZERO;
     loop {
         let newest = shown.newest();
-        let failed = newest.iter().find(|(_, status)| phase(status) == "Failed");
+        let failed = newest
+            .iter()
+            .find(|(_, status)| status["phase"] == "Failed");
         assert!(failed.is_none(), "{failed:#?}");
-        let over = |status: &&Value| phase(status) == "Succeeded";
-        let ended = newest.values().filter(over).count();
+        let phases = newest.values().map(|status| &status["phase"]);
+        let ended = phases.filter(|phase| *phase == "Succeeded").count();
         if ended == size.jobs {
             return;
         }

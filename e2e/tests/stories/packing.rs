@@ -7,7 +7,7 @@ use muster_e2e::story::every_round_replays;
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
-use muster_model::view::{JobView, TaskView};
+use muster_model::view::TaskView;
 use std::time::Duration;
 
 const QUANTUM_MS: u32 = 5_000;
@@ -72,7 +72,7 @@ async fn packed_pair_survives_kills_of_daemons() {
         })
         .await;
     for job in jobs {
-        let done = succeeds(&cluster, job).await;
+        let done = cluster.succeeded(job).await;
         assert_eq!((done.failures, done.revision), (0, 1), "{}", done.name);
     }
     let parted = turned(&cluster, jobs, "no longer").await;
@@ -99,7 +99,7 @@ async fn interfering_pair_is_separated_by_measurements() {
     // The reason can be the measured interference or a missing step, depending on the machine.
     assert!(why.contains("together"), "{why}");
     for job in jobs {
-        let done = succeeds(&cluster, job).await;
+        let done = cluster.succeeded(job).await;
         assert_eq!((done.failures, done.revision), (0, 1), "{}", done.name);
     }
     let packed = turned(&cluster, jobs, "continues beside").await;
@@ -133,7 +133,7 @@ async fn jobs_that_exceed_memory_are_sliced_and_not_packed() {
         "what it holds was measured: {measured}"
     );
     for job in jobs {
-        let done = succeeds(&cluster, job).await;
+        let done = cluster.succeeded(job).await;
         assert_eq!((done.failures, done.revision), (0, 1), "{}", done.name);
     }
     assert!(turned(&cluster, jobs, "beside").await.is_empty());
@@ -156,10 +156,11 @@ async fn submit(cluster: &TestCluster, text: &str, name: &str, other: &str) -> J
 async fn both(cluster: &TestCluster, jobs: [JobId; 2]) -> [TaskView; 2] {
     let mut found = Vec::new();
     for job in jobs {
-        let has_begun = |view: &JobView| view.phase != JobPhase::Queued;
         let tasks = match cluster.client().tasks(job).await.expect("tasks") {
             none if none.is_empty() => {
-                cluster.until(job, "its first turn", has_begun).await;
+                cluster
+                    .until(job, "its first turn", |view| view.phase != JobPhase::Queued)
+                    .await;
                 cluster.client().tasks(job).await.expect("tasks")
             }
             tasks => tasks,
@@ -191,9 +192,4 @@ async fn turned(cluster: &TestCluster, jobs: [JobId; 2], about: &str) -> Vec<Str
         }
     }
     found
-}
-
-async fn succeeds(cluster: &TestCluster, job: JobId) -> JobView {
-    let succeeded = |job: &JobView| job.phase == JobPhase::Succeeded;
-    cluster.until(job, "success", succeeded).await
 }

@@ -19,9 +19,7 @@ async fn elastic_job_shrinks_without_restart_or_lost_step() {
         .submit(&document("alone", (2, 2), (1, 1), STEPS))
         .await
         .id;
-    let alone = cluster
-        .until(alone, "success", |job| job.phase == JobPhase::Succeeded)
-        .await;
+    let alone = cluster.succeeded(alone).await;
 
     let first = cluster
         .submit(&document("first", (1, 4), (1, 2), STEPS))
@@ -37,12 +35,8 @@ async fn elastic_job_shrinks_without_restart_or_lost_step() {
         .submit(&document("second", (2, 2), (1, 1), 200))
         .await
         .id;
-    cluster
-        .until(second, "success", |job| job.phase == JobPhase::Succeeded)
-        .await;
-    let done = cluster
-        .until(first, "success", |job| job.phase == JobPhase::Succeeded)
-        .await;
+    cluster.succeeded(second).await;
+    let done = cluster.succeeded(first).await;
 
     let sizes = sizes(&cluster, first).await;
     assert!(
@@ -127,9 +121,7 @@ async fn paused_job_holds_no_gpus_and_continues_at_its_step() {
         .resume(job)
         .await
         .expect("a paused job can be resumed");
-    cluster
-        .until(job, "success", |job| job.phase == JobPhase::Succeeded)
-        .await;
+    cluster.succeeded(job).await;
     assert_eq!(cluster.resumed_at(job).await, [stopped_at]);
     every_round_replays(&cluster);
     cluster.down();
@@ -153,9 +145,7 @@ async fn drained_node_loses_its_tasks_to_other_nodes() {
         .drain(&task.node)
         .await
         .expect("an administrator may drain");
-    cluster
-        .until(job, "success", |job| job.phase == JobPhase::Succeeded)
-        .await;
+    cluster.succeeded(job).await;
     let tasks = cluster.client().tasks(job).await.expect("tasks");
     let last = tasks.iter().map(|task| task.revision).max().expect("tasks");
     assert!(last >= 2, "it was moved");

@@ -10,6 +10,7 @@ use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use muster_model::spec::Range;
+use muster_model::task::TaskState;
 use muster_model::view::{JobChange, JobView, TaskView};
 
 const STEPS: u64 = 1_500;
@@ -46,9 +47,7 @@ async fn shards_move_and_change_in_number_during_training() {
     resized(&cluster, job, 2).await;
     present(&cluster, job, 2).await;
 
-    let done = cluster
-        .until(job, "success", |job| job.phase == JobPhase::Succeeded)
-        .await;
+    let done = cluster.succeeded(job).await;
     let tasks = cluster.client().tasks(job).await.expect("tasks");
     let started = |name: &str| tasks.iter().filter(|task| task.name == name).count();
     assert_eq!((started("worker-0"), started("worker-1")), (1, 1));
@@ -65,12 +64,9 @@ async fn shards_move_and_change_in_number_during_training() {
 #[tokio::test]
 async fn killed_worker_and_killed_shard_restart_no_other_task() {
     let mut cluster = TestCluster::start(TestClusterOptions { nodes: 3, slots: 1 }).await;
-    let text = |name: &str, workers: (u32, u32)| {
-        document(name, workers, (2, 2), STEPS) + "exchange: { shard_replicas: 1 }\n"
-    };
-    let alone = succeeded(&cluster, &text("alone", (3, 3))).await;
+    let alone = succeeded(&cluster, &with_replica("alone", (3, 3))).await;
 
-    let job = cluster.submit(&text("hit", (1, 3))).await.id;
+    let job = cluster.submit(&with_replica("hit", (1, 3))).await.id;
     trains_from(&cluster, job, 100).await;
     let (worker, process) = cluster.task_process(job, "worker-2").await;
     cluster.kill(&process);
@@ -92,13 +88,13 @@ async fn killed_worker_and_killed_shard_restart_no_other_task() {
     .await;
     let expected = "PS shard 1 is lost; PS shard 0 continues as it";
     assert!(said.starts_with(expected), "{said}");
-    let stands_in = |tasks: &[TaskView]| tasks.iter().all(|task| task.id != shard.id);
     let there = present(&cluster, job, 2).await;
-    assert!(stands_in(&there), "another one takes its place: {there:?}");
+    assert!(
+        there.iter().all(|task| task.id != shard.id),
+        "another one takes its place: {there:?}"
+    );
 
-    let done = cluster
-        .until(job, "success", |job| job.phase == JobPhase::Succeeded)
-        .await;
+    let done = cluster.succeeded(job).await;
     let tasks = cluster.client().tasks(job).await.expect("tasks");
     for survivor in ["worker-0", "worker-1", "ps-0"] {
         let count = tasks.iter().filter(|task| task.name == survivor).count();
@@ -127,14 +123,19 @@ async fn apart(cluster: &TestCluster, name: &str) -> String {
 
 async fn succeeded(cluster: &TestCluster, document: &str) -> JobView {
     let job = cluster.submit(document).await.id;
-    cluster
-        .until(job, "success", |job| job.phase == JobPhase::Succeeded)
-        .await
+    cluster.succeeded(job).await
+}
+
+fn with_replica(name: &str, workers: (u32, u32)) -> String {
+    document(name, workers, (2, 2), STEPS) + "exchange: { shard_replicas: 1 }\n"
 }
 
 async fn trains_from(cluster: &TestCluster, job: JobId, step: u64) {
-    let is_there = |job: &JobView| job.progress.as_ref().is_some_and(|p| p.step >= step);
-    cluster.until(job, "some training", is_there).await;
+    cluster
+        .until(job, "some training", |job| {
+            job.progress.as_ref().is_some_and(|p| p.step >= step)
+        })
+        .await;
 }
 
 async fn scale(cluster: &TestCluster, job: JobId, ps_shards: u32) {
@@ -200,8 +201,7 @@ async fn present(cluster: &TestCluster, job: JobId, count: usize) -> Vec<TaskVie
             .until(job, "its shards", |job| job.phase == JobPhase::Running)
             .await;
         let there = shards(cluster, job).await;
-        let is_up = |task: &TaskView| task.state == muster_model::task::TaskState::Running;
-        if there.len() == count && there.iter().all(is_up) {
+        if there.len() == count && there.iter().all(|task| task.state == TaskState::Running) {
             return there;
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -213,11 +213,12 @@ async fn went_on_without_a_restart(cluster: &TestCluster, job: JobId) {
     training_is_continuous(cluster, job, STEPS).await;
 }
 
+fn accuracy(job: &JobView) -> f64 {
+    let progress = job.progress.as_ref().expect("progress");
+    progress.test_accuracy.expect("evaluated")
+}
+
 fn learned_as_well(done: &JobView, alone: &JobView) {
-    let accuracy = |job: &JobView| {
-        let progress = job.progress.as_ref().expect("progress");
-        progress.test_accuracy.expect("evaluated")
-    };
     let (with, without) = (accuracy(done), accuracy(alone));
     println!("accuracy {with} disturbed, {without} undisturbed");
     assert!(

@@ -42,10 +42,6 @@ async fn three_tenants_share_slots_and_decisions_have_reasons() {
 
     // Whether it shrinks for others by itself depends on measurements too; below a lowered quota it
     // must.
-    let quota = |gpus| TenantChange {
-        gpu_quota: Some(gpus),
-        ..TenantChange::default()
-    };
     let admin = cluster.client();
     admin
         .change_tenant("ada", &quota(Some(1)))
@@ -138,10 +134,19 @@ async fn tenant(cluster: &TestCluster, name: &str) -> Client {
     Client::new(cluster.server(), &token.secret).expect("the server's address")
 }
 
+fn quota(gpus: Option<u32>) -> TenantChange {
+    TenantChange {
+        gpu_quota: Some(gpus),
+        ..TenantChange::default()
+    }
+}
+
 /// Waits until the job has been started; a short job may have ended by the time of the poll.
 async fn running(client: &Client, job: JobId) {
-    let started = |job: &JobView| matches!(job.phase, JobPhase::Running | JobPhase::Succeeded);
-    until(client, job, "its share", started).await;
+    until(client, job, "its share", |job| {
+        matches!(job.phase, JobPhase::Running | JobPhase::Succeeded)
+    })
+    .await;
 }
 
 async fn submit(client: &Client, document: &str) -> JobId {

@@ -34,7 +34,7 @@ async fn suspended_job_releases_slots_and_continues_at_its_step() {
         .submit(&document("second", (2, 2), (1, 1), 100))
         .await
         .id;
-    succeeds(&cluster, second).await;
+    cluster.succeeded(second).await;
     let still = cluster.client().job(first).await.expect("there");
     assert_eq!(
         still.phase,
@@ -43,7 +43,7 @@ async fn suspended_job_releases_slots_and_continues_at_its_step() {
     );
 
     cluster.client().go_on(first).await.expect("its owner may");
-    let done = succeeds(&cluster, first).await;
+    let done = cluster.succeeded(first).await;
     assert_eq!(
         (done.failures, done.revision),
         (0, 1),
@@ -74,23 +74,20 @@ async fn program_is_suspended_and_resumed_by_signals() {
     let out = cluster.data().join("counted");
     let text = COUNTER.replace("@OUT@", &out.to_string_lossy());
     let job = cluster.submit(&text).await.id;
-    let counted = || {
-        let text = std::fs::read_to_string(&out).unwrap_or_default();
-        text.lines().count()
-    };
-    cluster.until(job, "some numbers", |_| counted() >= 3).await;
+    cluster
+        .until(job, "some numbers", |_| line_count(&out) >= 3)
+        .await;
     cluster.client().suspend(job).await.expect("its owner may");
-    let stands = |task: &muster_model::view::TaskView| task.state == TaskState::Suspended;
     loop {
         let tasks = cluster.client().tasks(job).await.expect("tasks");
-        if tasks.iter().all(stands) {
+        if tasks.iter().all(|task| task.state == TaskState::Suspended) {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    let before = counted();
+    let before = line_count(&out);
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    assert_eq!(counted(), before, "it stands still");
+    assert_eq!(line_count(&out), before, "it stands still");
     // A kill of the daemon does not resume it, and the next daemon finds it.
     let daemon = cluster.running("muster-executor").pop().expect("a daemon");
     cluster.kill(&daemon);
@@ -100,10 +97,10 @@ async fn program_is_suspended_and_resumed_by_signals() {
             daemons.iter().any(|found| found.pid != daemon.pid)
         })
         .await;
-    assert_eq!(counted(), before);
+    assert_eq!(line_count(&out), before);
     cluster.client().go_on(job).await.expect("its owner may");
-    let done = succeeds(&cluster, job).await;
-    assert_eq!((counted(), done.failures, done.revision), (40, 0, 1));
+    let done = cluster.succeeded(job).await;
+    assert_eq!((line_count(&out), done.failures, done.revision), (40, 0, 1));
     cluster.down();
 }
 
@@ -123,11 +120,11 @@ async fn nine_jobs_share_four_slots_by_time_slicing() {
         shorts.push(cluster.submit(&text).await.id);
     }
     for short in &shorts {
-        succeeds(&cluster, *short).await;
+        cluster.succeeded(*short).await;
     }
     let running = cluster.client().job(long).await.expect("there");
     assert!(!running.phase.is_terminal(), "nobody waited for its end");
-    succeeds(&cluster, long).await;
+    cluster.succeeded(long).await;
     let mut all = shorts.clone();
     all.push(long);
     for job in &all {
@@ -175,7 +172,7 @@ async fn killed_executor_leaves_no_suspended_process() {
         }
     }
     for job in &jobs {
-        succeeds(&cluster, *job).await;
+        cluster.succeeded(*job).await;
         training_is_continuous(&cluster, *job, 300).await;
     }
     no_slot_was_held_twice(&cluster, &jobs).await;
@@ -183,16 +180,18 @@ async fn killed_executor_leaves_no_suspended_process() {
     cluster.down();
 }
 
-async fn trains(cluster: &TestCluster, job: JobId) {
-    let trains = |job: &muster_model::view::JobView| {
-        job.phase == JobPhase::Running && job.progress.as_ref().is_some_and(|p| p.step >= 10)
-    };
-    cluster.until(job, "training", trains).await;
+/// Number of lines of the file; 0 if it does not exist.
+fn line_count(file: &std::path::Path) -> usize {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.lines().count()
 }
 
-async fn succeeds(cluster: &TestCluster, job: JobId) -> muster_model::view::JobView {
-    let succeeded = |job: &muster_model::view::JobView| job.phase == JobPhase::Succeeded;
-    cluster.until(job, "success", succeeded).await
+async fn trains(cluster: &TestCluster, job: JobId) {
+    cluster
+        .until(job, "training", |job| {
+            job.phase == JobPhase::Running && job.progress.as_ref().is_some_and(|p| p.step >= 10)
+        })
+        .await;
 }
 
 /// For each of its slice changes, whether it was a suspension.

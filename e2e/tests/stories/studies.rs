@@ -93,13 +93,16 @@ async fn ended_well(cluster: &TestCluster, trials: &[TrialView]) {
     no_gpu_was_held_twice(cluster, &jobs).await;
 }
 
+fn accuracy(trial: &TrialView) -> Option<f64> {
+    trial.outcome.as_ref().and_then(|outcome| outcome.values[0])
+}
+
 async fn best_has_its_checkpoint(cluster: &TestCluster, study: &StudyView) {
     let best = cluster.client().best_trials(study.id).await.expect("best");
     let [best] = best.as_slice() else {
         panic!("one objective has one best: {best:?}");
     };
     let all = trials(cluster, study.id).await;
-    let accuracy = |trial: &TrialView| trial.outcome.as_ref().and_then(|o| o.values[0]);
     let highest = all.iter().filter_map(accuracy).fold(0.0, f64::max);
     assert_eq!(accuracy(&best.trial), Some(highest));
     let written = best.checkpoint.as_ref().expect("a checkpoint");
@@ -111,17 +114,19 @@ async fn best_has_its_checkpoint(cluster: &TestCluster, study: &StudyView) {
     assert_eq!(csv.expect("a file").lines().count(), TRIALS as usize + 1);
 }
 
+/// A document of a study whose parameter has changed fields.
+fn with_parameter(index: usize, change: &Value) -> Value {
+    let mut document = document("bad");
+    let entry = &mut document["search"]["parameters"][index];
+    for (key, value) in change.as_object().expect("fields") {
+        entry[key] = value.clone();
+    }
+    document
+}
+
 /// Errors in a space are reported at submission with the field and the expected value.
 async fn bad_documents_are_refused_by_field(cluster: &TestCluster) {
-    let parameter = |index: usize, change: Value| {
-        let mut document = document("bad");
-        let entry = &mut document["search"]["parameters"][index];
-        for (key, value) in change.as_object().expect("fields") {
-            entry[key] = value.clone();
-        }
-        document
-    };
-    let mut grid = parameter(0, json!({"log": false, "step": 0.000_000_001}));
+    let mut grid = with_parameter(0, &json!({"log": false, "step": 0.000_000_001}));
     grid["search"]["searcher"] = json!({"kind": "grid"});
     let mut metric = document("bad");
     metric["search"]["objectives"][0]["metric"] = json!("test_acuracy");
@@ -129,26 +134,30 @@ async fn bad_documents_are_refused_by_field(cluster: &TestCluster) {
         json!({"type": "categorical", "choices": [], "low": null, "high": null, "step": null});
     for (bad, field, words) in [
         (
-            parameter(0, json!({"low": 0.5})),
+            with_parameter(0, &json!({"low": 0.5})),
             "search.parameters[0]",
             "low",
         ),
         (
-            parameter(0, json!({"low": 0.0})),
+            with_parameter(0, &json!({"low": 0.0})),
             "search.parameters[0]",
             "above 0",
         ),
         (
-            parameter(1, json!({"field": "engine.modell.width"})),
+            with_parameter(1, &json!({"field": "engine.modell.width"})),
             "search.parameters[1]",
             "unknown field",
         ),
         (
-            parameter(1, json!({"name": "rate"})),
+            with_parameter(1, &json!({"name": "rate"})),
             "search.parameters[1].name",
             "no other parameter",
         ),
-        (parameter(1, choices), "search.parameters[1].choices", "1"),
+        (
+            with_parameter(1, &choices),
+            "search.parameters[1].choices",
+            "1",
+        ),
         (grid, "search.searcher", "1000000"),
         (metric, "search.objectives[0].metric", "test_accuracy"),
     ] {

@@ -219,8 +219,8 @@ async fn node_with_failures_of_several_jobs_takes_no_new_tasks() {
         .await;
     let tasks = cluster.client().tasks(filler).await.expect("tasks");
     let nodes = cluster.client().nodes().await.expect("nodes");
-    let is_free = |name: &&String| tasks.iter().all(|task| task.node != **name);
-    let bad = nodes.iter().map(|node| &node.name).find(is_free);
+    let mut names = nodes.iter().map(|node| &node.name);
+    let bad = names.find(|name| tasks.iter().all(|task| task.node != **name));
     let bad = bad.expect("a node without the filler").clone();
     std::fs::write(out.join("bad"), &bad).expect("our own folder");
     let mut victims = Vec::new();

@@ -54,7 +54,6 @@ fn main() {
     println!(
         "images/s of {WORKERS} workers, CNN 32-64, dense 128, {BATCH} images each, medians of {turns} turns:"
     );
-
     println!("  ours         {:>7.0} {}", median(&ours), spread(&ours));
     if !theirs.is_empty() {
         println!(

@@ -536,7 +536,6 @@ fn run_worker(
         service_account: None,
     };
     let kept = ReportLog::default();
-
     let peers = Peers {
         revision: 1,
         workers: workers.iter().map(|&worker| peer(worker, None)).collect(),

@@ -151,6 +151,12 @@ impl TaskSetView {
         self.workers.iter().position(|&task| task == worker)
     }
 
+    /// Index of a shard; `None` if the view does not contain it.
+    #[must_use]
+    pub fn shard_index(&self, shard: TaskId) -> Option<usize> {
+        self.shards.iter().position(|held| held.task_id == shard)
+    }
+
     /// Pieces of a shard in this view; empty if the view does not contain it.
     #[must_use]
     pub fn pieces(&self, shard: TaskId) -> &[ParameterPiece] {

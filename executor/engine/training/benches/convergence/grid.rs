@@ -48,26 +48,28 @@ pub struct GridCodec {
 }
 
 pub fn codecs() -> Vec<GridCodec> {
-    let codecs = [
-        json!({ "kind": "half", "format": "bf16", "feedback": true }),
-        json!({ "kind": "one_bit" }),
-        json!({ "kind": "tern_grad" }),
-        json!({ "kind": "qsgd", "bits": 8 }),
-        json!({ "kind": "top_k", "density": 0.01 }),
-        json!({ "kind": "dgc", "density": 0.01, "momentum": MOMENTUM, "warm_up_steps": STEPS / EPOCHS }),
+    let named = [
+        (
+            "bf16",
+            json!({ "kind": "half", "format": "bf16", "feedback": true }),
+        ),
+        ("one_bit", json!({ "kind": "one_bit" })),
+        ("tern_grad", json!({ "kind": "tern_grad" })),
+        ("qsgd", json!({ "kind": "qsgd", "bits": 8 })),
+        ("top_k", json!({ "kind": "top_k", "density": 0.01 })),
+        (
+            "dgc",
+            json!({ "kind": "dgc", "density": 0.01, "momentum": MOMENTUM, "warm_up_steps": STEPS / EPOCHS }),
+        ),
     ];
-    let names = ["bf16", "one_bit", "tern_grad", "qsgd", "top_k", "dgc"];
     let none = GridCodec {
         name: "none",
         codec: None,
     };
-    let named = names
-        .into_iter()
-        .zip(codecs)
-        .map(|(name, codec)| GridCodec {
-            name,
-            codec: Some(codec),
-        });
+    let named = named.map(|(name, codec)| GridCodec {
+        name,
+        codec: Some(codec),
+    });
     std::iter::once(none).chain(named).collect()
 }
 

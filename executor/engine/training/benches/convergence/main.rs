@@ -105,7 +105,6 @@ fn main() {
         );
         return;
     };
-
     let consistencies = CONSISTENCIES.map(|consistency| consistency.name);
     let codecs = codecs();
     let names: Vec<&str> = codecs.iter().map(|codec| codec.name).collect();

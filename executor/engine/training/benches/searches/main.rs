@@ -33,15 +33,15 @@ fn main() {
     }
     let all = !stoppers && !evolution;
     if all || stoppers {
-        stoppers::measure(&mut trainings, or(&seeds, &[1, 2, 3, 4, 5]));
+        stoppers::measure(&mut trainings, seeds_or(&seeds, &[1, 2, 3, 4, 5]));
     }
     if all || evolution {
-        evolution::measure(&mut trainings, or(&seeds, &[1, 2]));
+        evolution::measure(&mut trainings, seeds_or(&seeds, &[1, 2]));
     }
 }
 
 /// Returns the seeds of the command line, or `usual` if it names none.
-fn or<'a>(seeds: &'a [u64], usual: &'a [u64]) -> &'a [u64] {
+fn seeds_or<'a>(seeds: &'a [u64], usual: &'a [u64]) -> &'a [u64] {
     if seeds.is_empty() { usual } else { seeds }
 }
 

@@ -11,8 +11,8 @@
 //! - [`replica`]: replicas of other shards; [`replication`]: replication to the replica holder;
 //!   [`snapshot_buffer`]: the snapshot buffer, which a checkpoint reads while training continues;
 //!   [`outbox`]: partitions of parameters, sent while the connection receives.
-//! - [`messages`]: inputs and answers; [`recipe`]: settings of the tensors; [`tensors`]: the
-//!   arithmetic.
+//! - [`messages`]: inputs and answers; [`identity`]: identity of the shard; [`recipe`]: settings of
+//!   the tensors; [`tensors`]: the arithmetic.
 //!
 //! Invariant: a shard knows no data sets, meaning of losses, checkpoint files or nodes.
 

@@ -146,7 +146,10 @@ impl ReplicaSender {
 
     /// Returns the names of this shard and another one by their indices in the view.
     fn places(&self, view: &TaskSetView, other: TaskId) -> (String, String) {
-        (name(view, self.identity.task_id), name(view, other))
+        (
+            shard_name(view, self.identity.task_id),
+            shard_name(view, other),
+        )
     }
 
     /// Returns messages for the job's history since the last call.
@@ -191,9 +194,10 @@ impl ReplicaSender {
     }
 }
 
-fn name(view: &TaskSetView, task: TaskId) -> String {
-    let place = view.shards.iter().position(|held| held.task_id == task);
-    place.map_or_else(|| format!("PS shard {task}"), |at| format!("PS shard {at}"))
+/// Returns the name of a shard by its index in the view, or by its id outside of the view.
+fn shard_name(view: &TaskSetView, task: TaskId) -> String {
+    let index = view.shard_index(task);
+    index.map_or_else(|| format!("PS shard {task}"), |at| format!("PS shard {at}"))
 }
 
 fn go_on(

@@ -1,4 +1,4 @@
-//! What a worker gets from its task, and how it ends.
+//! Context of a worker, and the reasons for its end.
 
 use super::Reporter;
 use crate::stop::StopFlag;

@@ -119,7 +119,6 @@ mod tests {
         let (dimensions, mean, deviation) = (400, 0.1f64, 1.0f64);
         let expected = deviation.powi(2) / mean.powi(2);
         let mut state = 1u64;
-
         let examples = [7usize, 8, 8, 9];
         let batch: usize = examples.iter().sum();
         let mut noise = GradientNoise::default();

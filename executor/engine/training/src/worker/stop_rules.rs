@@ -168,7 +168,6 @@ mod tests {
             loss: Some(0.5),
             accuracy: Some(0.8),
         };
-
         assert!(!meets_target(Metric::TestAccuracy, 0.81, &evaluation));
         assert!(meets_target(Metric::TestAccuracy, 0.8, &evaluation));
         assert!(!meets_target(Metric::TestLoss, 0.49, &evaluation));

@@ -7,8 +7,7 @@ use muster_model::assignment::Peers;
 use muster_model::id::TaskId;
 use std::time::{Duration, Instant};
 
-/// Poll interval of waits for the task set, and for tasks that it names and that do not accept
-/// connections yet.
+/// Poll interval of waits for a task set, and for connections to the tasks in it.
 pub(super) const POLL_EVERY: Duration = Duration::from_millis(20);
 
 /// Time for which a named task may refuse connections before it counts as lost.

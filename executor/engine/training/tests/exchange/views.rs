@@ -540,7 +540,6 @@ fn worker_that_connects_during_the_decision_waits_for_it() {
     let mut other = cluster.join(1, &[0]);
     let mut parameters = vec![0.0; size()];
     assert_eq!(enter(&mut other, &mut parameters), Some(0));
-
     let reply = push_first(&mut chief, 0, &mut parameters).unwrap();
     assert_eq!(reply, Reply::Gone);
     let departed: Vec<TaskId> = chief.departed().iter().map(|gone| gone.task_id).collect();

@@ -271,7 +271,6 @@ fn a_table_is_scaled_as_the_document_says() {
         .collect();
     fs::write(root.path().join("r.csv"), format!("a,b,y\n{lines}")).unwrap();
     let mut dataset = rows(2, json!({ "kind": "classes", "classes": 2 }));
-
     dataset["normalise"] = json!({ "kind": "none" });
     let plain = inputs(&dataset, root.path());
     assert!(plain.chunks(2).all(|row| row[1] == 100.0 - 2.0 * row[0]));

@@ -213,7 +213,6 @@ fn gpt(tied: bool) -> Gpt {
 #[test]
 fn onnx_runtime_computes_the_same_losses() {
     let python = python();
-
     let convolutions = json!([
         { "kind": "conv", "channels": 6, "kernel": [3, 5], "padding": 2, "relu": true },
         { "kind": "conv", "channels": 6, "groups": 6 },

@@ -102,7 +102,6 @@ fn two_workers_become_four_and_two_again() {
         rig.tcp = tcp;
         let more = json!({ "stop": { "steps": 100_000 }, "checkpoint": { "every_steps": 1000 } });
         let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, spec(large(&more))));
-
         crew.wait_for_step(10);
         crew.grow(2, 2);
         step_of_resize(crew.chief(), 4);

@@ -1,5 +1,6 @@
 //! The example documents, one per family, as real processes on small data of their kind.
 
+use crate::rig::reports::evaluations;
 use crate::rig::{Rig, RigLaunch};
 use muster_model::assignment::TaskReport;
 use muster_model::progress::Evaluation;
@@ -31,11 +32,7 @@ fn train(name: &str, workers: u32, steps: u64, prepare: impl FnOnce(&Path)) -> V
         matches!(events.last(), Some(TaskReport::Finished { step, .. }) if *step >= steps),
         "{name}: {events:?}"
     );
-    let evaluations = events.into_iter().filter_map(|event| match event {
-        TaskReport::Evaluated { evaluation } => Some(evaluation),
-        _ => None,
-    });
-    evaluations.collect()
+    evaluations(&events)
 }
 
 /// Reproducible pseudo-random numbers.

@@ -6,7 +6,6 @@ use crate::rig::reports::{interrupted, samples, written};
 use crate::rig::workers::Crew;
 use crate::rig::{Revision, Rig, RigLaunch, RigTask, spec};
 use muster_comm::compress::{CodecConfig, Feedback};
-use muster_model::assignment::TaskReport;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
 use muster_training::checkpoint::Contents;
@@ -111,10 +110,7 @@ fn all_the_same(launch: impl Fn(u64) -> RigLaunch) {
 
     let rig = Rig::new();
     let mut first = StartedJob::start(&rig, &launch(1));
-    let written = first.chief().wait_for("a checkpoint", |event| match event {
-        TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
-        _ => None,
-    });
+    let written = first.chief().wait_for("a checkpoint", written);
     for task in first.tasks().iter_mut().rev() {
         task.child.kill().unwrap();
         task.child.wait().unwrap();

@@ -181,7 +181,6 @@ fn foreign_peers_on_the_local_socket_do_no_harm() {
     let silent: Vec<UnixStream> = (0..40)
         .map(|_| UnixStream::connect(&path).unwrap())
         .collect();
-
     let greeting = serde_json::to_vec(&hello()).unwrap();
     let whole = [header(FrameKind::Hello, greeting.len() as u32, 0), greeting].concat();
     let attempts = [

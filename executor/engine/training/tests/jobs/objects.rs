@@ -151,7 +151,6 @@ fn older_of_two_writers_is_fenced() {
     });
     let old = in_bucket(&bucket);
     let mut stale = old.start(&RigLaunch::new(1, 1, 1, spec(endless.clone())));
-
     let saved = stale.chief().wait_for("a checkpoint", written);
     let new = in_bucket(&bucket);
     let mut fresh = new.start(&RigLaunch::new(2, 1, 1, spec(endless)).resuming(saved));

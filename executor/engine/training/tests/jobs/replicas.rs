@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use crate::rig::reports::samples;
+use crate::rig::reports::{last_accuracy, samples};
 use crate::rig::{Revision, Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
 use muster_model::spec::{JobSpec, Range};
@@ -195,11 +195,8 @@ fn ssp_workers_continue_with_the_promoted_replica() {
     kill_shard(&mut revision, 2);
     finish(&mut revision, 2, 3);
     let events = revision.chief().events();
-    let accuracy = events.iter().rev().find_map(|event| match event {
-        TaskReport::Evaluated { evaluation } => evaluation.accuracy,
-        _ => None,
-    });
-    assert!(accuracy > Some(0.8), "{accuracy:?}");
+    let accuracy = last_accuracy(&events);
+    assert!(accuracy > 0.8, "{accuracy}");
 }
 
 /// A stopped replica holder is dropped and reported in the job's history. After it continues it is

@@ -68,7 +68,6 @@ fn mean(samples: &[Sample], value: fn(&Sample) -> f64) -> f64 {
 fn single_worker_job_stays_on_its_gpu() {
     let rig = on("cuda");
     let mut first = rig.start(&RigLaunch::new(1, 1, 0, alone(100_000_000)));
-
     let chief = &first.tasks[0];
     chief.wait_for("a checkpoint", |event| match event {
         TaskReport::CheckpointWritten { .. } => Some(()),

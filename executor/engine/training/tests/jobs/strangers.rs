@@ -227,7 +227,6 @@ fn worker_that_encodes_statistics_is_refused_if_there_are_any() {
         !said.contains("statistics"),
         "an older shard refuses {said}"
     );
-
     assert!(join(&encoding_shard(ParameterRole::Weight), false).is_ok());
     assert!(join(&encoding_shard(ParameterRole::Statistic), true).is_ok());
     let refused = join(&encoding_shard(ParameterRole::Statistic), false)

@@ -1,7 +1,7 @@
 //! Complete jobs as real processes on loopback, with the reports and exit codes that the executor
 //! sees.
 
-use crate::rig::reports::{evaluations, interrupted, samples};
+use crate::rig::reports::{evaluations, interrupted, last_accuracy, samples, written};
 use crate::rig::{Rig, RigLaunch, spec};
 use muster_model::assignment::{TaskReport, exit_code};
 use muster_model::task::Role;
@@ -32,13 +32,7 @@ fn a_job_trains_to_its_end_and_leaves_a_model() {
     assert_eq!(reason, "trained 3 epochs");
     assert!(rig.checkpoint_root().join(model_path).is_file());
     // The number of steps kept depends on the speed of the disk; the newest two are always kept.
-    let written: Vec<u64> = events
-        .iter()
-        .filter_map(|event| match event {
-            TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
-            _ => None,
-        })
-        .collect();
+    let written: Vec<u64> = events.iter().filter_map(written).collect();
     assert_eq!((written[0], written.last()), (25, Some(&60)));
     let newest = written.iter().rev().take(2).rev();
     let newest: Vec<String> = newest.map(|step| format!("step-{step:010}-r1")).collect();
@@ -72,13 +66,8 @@ fn test_split_is_evaluated_at_the_documented_steps() {
     let mut revision = rig.start(&RigLaunch::new(1, 1, 1, document));
     revision.succeed();
     let events = revision.chief().events();
-    let steps: Vec<u64> = events
-        .iter()
-        .filter_map(|event| match event {
-            TaskReport::Evaluated { evaluation } => Some(evaluation.step),
-            _ => None,
-        })
-        .collect();
+    let evaluations = evaluations(&events);
+    let steps: Vec<u64> = evaluations.iter().map(|one| one.step).collect();
     assert_eq!(steps, [15, 20, 30, 40, 45, 60]);
 }
 
@@ -125,10 +114,7 @@ fn killed_and_resumed_run_has_the_bits_of_a_straight_run() {
 
     let rig = Rig::new();
     let mut first = rig.start(&RigLaunch::new(1, 2, 1, spec(document.clone())));
-    let written = first.chief().wait_for("a checkpoint", |event| match event {
-        TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
-        _ => None,
-    });
+    let written = first.chief().wait_for("a checkpoint", written);
     first.kill_all();
     assert_eq!(first.wait().last(), Some(&-1));
 
@@ -336,14 +322,7 @@ fn ssp_and_asp_train_as_well() {
         let mut revision = rig.start(&RigLaunch::new(1, 3, 2, spec(document)));
         revision.succeed();
         let events = revision.chief().events();
-        let accuracy = events
-            .iter()
-            .filter_map(|event| match event {
-                TaskReport::Evaluated { evaluation } => evaluation.accuracy,
-                _ => None,
-            })
-            .next_back()
-            .unwrap();
+        let accuracy = last_accuracy(&events);
         assert!(accuracy > 0.8, "{consistency}: {accuracy}");
     }
 }
@@ -363,12 +342,8 @@ fn a_job_with_codecs_learns_as_well() {
         let rig = Rig::new();
         let mut tasks = rig.start(&RigLaunch::new(revision, 2, 2, document));
         tasks.succeed();
-        let accuracies = tasks.chief().events();
-        let accuracy = accuracies.iter().rev().find_map(|event| match event {
-            TaskReport::Evaluated { evaluation } => evaluation.accuracy,
-            _ => None,
-        });
-        assert!(accuracy.unwrap() > 0.9, "{compression}: {accuracy:?}");
+        let accuracy = last_accuracy(&tasks.chief().events());
+        assert!(accuracy > 0.9, "{compression}: {accuracy}");
     }
 }
 

@@ -554,7 +554,6 @@ fn write_images(folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     for (prefix, count, salt) in [("train", TRAIN, 1u64), ("t10k", TEST, 2)] {
         let mut noise = salt;
-
         let mut images = vec![0, 0, 8, 3];
         let mut labels = vec![0, 0, 8, 1];
         for side in [count as u32, 28, 28] {

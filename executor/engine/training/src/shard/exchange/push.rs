@@ -42,7 +42,10 @@ impl ShardExchange {
                 return Ok(None);
             }
             if state.number() > number || number == 0 {
-                state.check_view(number)?;
+                return Err(RequestRefusal::StaleView {
+                    known: number,
+                    present: state.number(),
+                });
             }
             state = self.wait(state);
         }

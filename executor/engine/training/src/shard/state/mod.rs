@@ -134,7 +134,7 @@ impl ShardState {
         self.connected.chief == Some(task)
     }
 
-    /// Returns whether a worker of a new view is connected already.
+    /// Returns the first status of a worker in a new view: joined if it is connected, else awaited.
     pub fn standing_in_new_view(&self, task: TaskId) -> WorkerStatus {
         if self.connected.contains(task) {
             WorkerStatus::Joined

@@ -36,7 +36,7 @@ pub struct CoordinatorMembership {
 }
 
 impl CoordinatorMembership {
-    /// Wraps a server that was opened with the roster of `revision`.
+    /// Wraps a server that was opened with the workers of the task set of `revision`.
     #[must_use]
     pub fn new(
         server: MembershipServer,

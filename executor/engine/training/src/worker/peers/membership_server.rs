@@ -67,17 +67,17 @@ struct MembershipState {
 }
 
 impl MembershipServer {
-    /// Opens a server on a free port of `host`; the first view consists of `roster`.
+    /// Opens a server on a free port of `host`; the first view consists of `workers`.
     ///
     /// # Errors
     /// When it cannot listen there.
-    pub fn open(host: &str, credentials: Credentials, roster: Vec<TaskId>) -> io::Result<Self> {
+    pub fn open(host: &str, credentials: Credentials, workers: Vec<TaskId>) -> io::Result<Self> {
         let listener = TcpListener::bind((host, 0))?;
         let address = listener.local_addr()?;
         let shared = Arc::new(MembershipShared {
             credentials,
             state: Mutex::new(MembershipState {
-                gathering: Gathering::of(roster),
+                gathering: Gathering::of(workers),
                 over: false,
                 dead: Vec::new(),
             }),
@@ -88,7 +88,7 @@ impl MembershipServer {
         listener.set_nonblocking(true)?;
         let accept_thread = Arc::clone(&shared);
         thread::Builder::new()
-            .name("office".to_owned())
+            .name("membership".to_owned())
             .spawn(move || admit(&listener, &accept_thread))?;
         Ok(Self { shared, address })
     }
@@ -99,9 +99,9 @@ impl MembershipServer {
     }
 
     /// Sets the workers that take part from the next agreed step boundary on.
-    pub fn want(&self, roster: Vec<TaskId>) {
+    pub fn want(&self, workers: Vec<TaskId>) {
         let mut state = self.shared.lock();
-        state.gathering.want(roster);
+        state.gathering.want(workers);
         self.shared.form(&mut state);
     }
 

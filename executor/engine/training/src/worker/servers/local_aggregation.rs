@@ -38,12 +38,9 @@ impl LocalParametersHeader {
 
     /// Reads the header; `None` where each worker must ask the shards itself.
     fn read(floats: &[f32]) -> Option<Self> {
-        let [is_valid, a, b, c, d, e, f, g, h, ..] = *floats else {
-            return None;
-        };
-        (is_valid == 1.0).then(|| Self {
-            clock: count_from_floats([a, b, c, d]),
-            hold: count_from_floats([e, f, g, h]),
+        (floats[0] == 1.0).then(|| Self {
+            clock: count_from_floats(std::array::from_fn(|i| floats[1 + i])),
+            hold: count_from_floats(std::array::from_fn(|i| floats[5 + i])),
         })
     }
 }

@@ -32,7 +32,6 @@ use local_group::LocalAggregation;
 use muster_comm::log;
 use muster_comm::shard_codec::has_plain_statistics;
 use muster_comm::wire::metadata::{ConnectionPurpose, Hello, StepStats};
-
 use muster_compute::clock;
 use muster_compute::model::Network;
 use muster_compute::pages;

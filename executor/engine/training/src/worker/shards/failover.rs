@@ -11,7 +11,6 @@ use muster_comm::wire::metadata::{ConnectionPurpose, Hello};
 use muster_comm::wire::view::{TaskSetView, ViewChange};
 use muster_compute::clock;
 use muster_model::error_chain::chain;
-use muster_model::id::TaskId;
 use std::thread;
 use std::time::Duration;
 
@@ -89,19 +88,16 @@ impl Shards {
         let mut new = Vec::new();
         for link in self.links.iter().filter(|link| link.host != link.shard) {
             let promoted = (link.shard, link.host);
-            if let Some(lost) =
-                shard_index(view, link.shard).filter(|_| !self.told_of.contains(&promoted))
+            if let Some(lost) = view
+                .shard_index(link.shard)
+                .filter(|_| !self.told_of.contains(&promoted))
             {
                 self.told_of.push(promoted);
-                new.push((lost, shard_index(view, link.host)));
+                new.push((lost, view.shard_index(link.host)));
             }
         }
         new
     }
-}
-
-fn shard_index(view: &TaskSetView, task: TaskId) -> Option<usize> {
-    view.shards.iter().position(|held| held.task_id == task)
 }
 
 impl LinkFailover<'_> {

@@ -110,8 +110,7 @@ impl Shards {
         in_parallel(self.links.iter_mut().map(|link| {
             let (named, shard) = (&named, link.shard);
             move || {
-                let waits_here = || known > 0 || waits_at(shard, named.get(), stays);
-                let patience = || patience() && waits_here();
+                let patience = || patience() && waits_at(shard, known, named.get(), stays);
                 let begun = steadily(link, failover, &patience, |link| {
                     link.begin_pull(known, &patience)
                 });
@@ -120,7 +119,7 @@ impl Shards {
                         let _ = named.set(view.clone());
                         Ok(PullStart::View(view))
                     }
-                    Err(error) if !waits_here() => {
+                    Err(error) if !waits_at(shard, known, named.get(), stays) => {
                         log::line(format_args!(
                             "lost PS shard {shard}, at which it does not wait any more: {}",
                             chain(&error)
@@ -141,8 +140,13 @@ impl Shards {
     }
 }
 
-/// Whether a joining worker waits at `shard`. Once a shard has `named` a view, it waits only at the
-/// shards of that view.
-fn waits_at(shard: TaskId, named: Option<&TaskSetView>, stays: WaitCondition<'_>) -> bool {
-    named.map_or_else(stays, |view| view.has_shard(shard))
+/// Whether a worker that knows the view `known` waits at `shard`. A joining worker knows view 0.
+/// Once a shard has `named` a view, it waits only at the shards of that view.
+fn waits_at(
+    shard: TaskId,
+    known: u64,
+    named: Option<&TaskSetView>,
+    stays: WaitCondition<'_>,
+) -> bool {
+    known > 0 || named.map_or_else(stays, |view| view.has_shard(shard))
 }

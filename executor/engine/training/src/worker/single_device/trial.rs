@@ -229,7 +229,6 @@ fn next(state: &mut u64) -> u32 {
 fn write_images(folder: &Path, count: u32) {
     fs::create_dir_all(folder).unwrap();
     let mut noise = 1_u64;
-
     for (prefix, count) in [("train", count), ("t10k", 20)] {
         let mut images = vec![0, 0, 8, 3];
         let mut labels = vec![0, 0, 8, 1];

@@ -47,7 +47,7 @@ pub trait ConsistencyModel: fmt::Debug + Send + Sync {
     /// Returns the step at which training continues.
     fn next_step(&self, state: &ShardState) -> u64;
 
-    /// Returns the step before which the parameters contain the pushes of all workers.
+    /// Returns the step that answers report as that of the slowest worker.
     fn slowest(&self, state: &ShardState) -> u64;
 
     /// Decides on the push of step `clock` by a worker that knows the present view.
@@ -145,8 +145,9 @@ impl WaitingWorker {
         std::mem::take(&mut self.buffer)
     }
 
-    /// Returns the answer to the coordinator if it must decide on workers first: on departed ones,
-    /// if the wait `depends_on_departed`, and on those that have not connected in time.
+    /// Returns [`ShardAnswer::Gone`] if this worker is the coordinator and must decide on workers
+    /// first. These are the departed ones, if the wait `depends_on_departed`. If there are none,
+    /// they are those that have not connected in time.
     fn ask_coordinator(
         &mut self,
         state: &ShardState,

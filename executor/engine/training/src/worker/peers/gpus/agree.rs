@@ -59,7 +59,7 @@ mod tests {
         member(Some(GpuSumSupport::Gpu { library, gpu, kind }))
     }
 
-    /// Returns the reason of two members that fit each other and a third.
+    /// Returns why two members that fit each other cannot sum on GPUs together with `third`.
     fn why_not_with(third: ViewMember) -> String {
         let [first, second] = fitting();
         why_not(&[first, second, third], 512).unwrap()

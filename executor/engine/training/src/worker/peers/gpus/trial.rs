@@ -61,7 +61,7 @@ impl GpuTrialState {
     }
 
     /// Returns the revision and the number of workers of the task set, if it contains this rank.
-    fn entered(&self, rank: usize) -> Option<(u64, usize)> {
+    fn task_set_of(&self, rank: usize) -> Option<(u64, usize)> {
         let peers = self.peers.lock().unwrap();
         let is_in = peers.workers.iter().any(|peer| peer.task_id == task(rank));
         is_in.then(|| (peers.revision, peers.workers.len()))
@@ -163,7 +163,7 @@ fn one(
 ) -> GpuTrialEnd {
     let began = clock::now();
     let (revision, workers) = loop {
-        match server.entered(rank) {
+        match server.task_set_of(rank) {
             Some(found) => break found,
             None if began.elapsed() > PATIENCE => return (None, Vec::new()),
             None => thread::sleep(Duration::from_millis(5)),

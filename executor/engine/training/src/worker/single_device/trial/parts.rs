@@ -71,7 +71,6 @@ fn check(what: &str, engine: &Value) {
             .any(|report| matches!(report, TaskReport::Listening { .. })),
         "{what}: it stays on the device"
     );
-
     let (plain, seen) = (losses(&plain, &on_cpu), losses(&manifest, &on_gpu));
     assert!(seen.len() > 3 && seen.len() == plain.len(), "{what}");
     for (expected, found) in plain.iter().zip(&seen) {
