@@ -77,6 +77,13 @@ fn means(
     sum
 }
 
+/// Results on the committed workload with the most GPU-hours.
+fn busiest(policy: &str) -> Means {
+    let folder = crate::traces::committed("pollux");
+    let workloads = folder.join("workloads-1.0");
+    means(&folder, &workloads, &[6], SimulatorRules::Pollux, policy)
+}
+
 fn pollux(load: &str, policy: &str) -> Means {
     let folder = crate::traces::committed("pollux");
     let workloads = folder.join(format!("workloads-{load}"));
@@ -97,6 +104,17 @@ fn muster_beats_pollux_in_mean_and_tail() {
     assert!(one.jct_s <= 2_315.0 && one.p99_s <= 33_348.0, "{one:?}");
     let two = pollux("2.0", "muster");
     assert!(two.jct_s <= 4_050.0 && two.p99_s <= 61_571.0, "{two:?}");
+}
+
+/// Policies that choose the batch size and receive the profiles also receive the best batch of
+/// every size, so that exact knowledge is worth something.
+#[test]
+fn exact_profiles_are_better_than_learned_models() {
+    for policy in ["muster", "sia"] {
+        let learned = busiest(policy);
+        let exact = busiest(&format!("{policy}-oracle"));
+        assert!(exact.jct_s < learned.jct_s, "{exact:?} {learned:?}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod application;
 mod contestant;
 mod lower_bound;
 mod observation;
+mod profile_curves;
 mod profiles;
 mod reference_job;
 mod rules;

@@ -1,9 +1,9 @@
 //! Inputs of a policy about the jobs, as the outlooks of a dense problem.
 
-use super::throughput::ThroughputProfile;
-use super::training::{ReferenceTraining, iteration_s, packed};
+use super::profile_curves::{adaptive_curve, best_batch, fixed_batch_curve};
+use super::training::ReferenceTraining;
 use muster_core::learn::{
-    BatchLimits, BatchSplit, Batching, CurveBounds, Family, NoiseScale, PlacementShape, StepTime,
+    BatchSplit, Batching, CurveBounds, Family, NoiseScale, PlacementShape, StepTime,
 };
 use muster_core::problem::{KindSpeedCurve, ProblemNode, ScalingModel};
 use std::collections::BTreeMap;
@@ -25,8 +25,8 @@ const UNKNOWN_S: f64 = 3600.0;
 /// Number of steps into which the course of a training is divided for the cached curves.
 const COURSE: f64 = 100.0;
 
-/// Cached curves by application, batching and hundredth of the course, with the version of the
-/// family that they were computed from.
+/// Cached curves by application, batching and position in the course: its hundredth, or the epoch
+/// if the profiles are known. The version is that of the family that they were computed from.
 type Curves<'a> = BTreeMap<(&'a str, Batching, u32), (u64, Arc<[KindSpeedCurve]>)>;
 
 /// Converts trainings to outlooks and learns from them.
@@ -66,7 +66,10 @@ impl<'a> JobObserver<'a> {
         batching: Batching,
     ) -> ScalingModel {
         match self.observation_source {
-            ObservationSource::Oracle => self.true_outlook(training, batching),
+            ObservationSource::Oracle => match batching {
+                Batching::Fixed { batch } => self.true_outlook(training, batch),
+                Batching::Adaptive => self.true_adaptive_outlook(training),
+            },
             ObservationSource::Learned => self.learned_outlook(training, batching),
         }
     }
@@ -77,6 +80,9 @@ impl<'a> JobObserver<'a> {
         let family = self.families.get(training.application.name.as_str());
         match (batching, family) {
             (Batching::Fixed { batch }, _) => training.limits().split(batch, gpus),
+            (Batching::Adaptive, _) if self.observation_source == ObservationSource::Oracle => {
+                best_batch(training)
+            }
             (Batching::Adaptive, None) => training.limits().first(gpus),
             (Batching::Adaptive, Some(family)) => {
                 let done = training.share_done(training.application.declared_work());
@@ -167,26 +173,15 @@ impl<'a> JobObserver<'a> {
 
     /// Outlook from the profiles: the user's batch size on packed shapes, work counted in the
     /// user's steps.
-    fn true_outlook(
-        &mut self,
-        training: &ReferenceTraining<'a>,
-        batching: Batching,
-    ) -> ScalingModel {
+    fn true_outlook(&mut self, training: &ReferenceTraining<'a>, batch: u32) -> ScalingModel {
         let application = training.application;
-        let batch = match batching {
-            Batching::Fixed { batch } => batch,
-            Batching::Adaptive => application.init_batch,
-        };
-        let key = (application.name.as_str(), batching, 0);
+        let key = (application.name.as_str(), Batching::Fixed { batch }, 0);
         let curves = self.curves.entry(key).or_insert_with(|| {
             let slowdown = training.rules.slowdown(&application.name);
             let kinds = (0_u16..).zip(application.measured.iter().zip(&self.kinds));
             let curves = kinds.map(|(kind, (measured, &sizes))| {
                 let limits = training.rules.limits(application, kind);
-                let mut curve = true_curve(measured, limits, batch, sizes);
-                let speeds = curve.local.iter_mut().chain(&mut curve.spread);
-                speeds.for_each(|speed| *speed /= slowdown);
-                curve
+                slowed(fixed_batch_curve(measured, limits, batch, sizes), slowdown)
             });
             (0, curves.collect())
         });
@@ -194,54 +189,53 @@ impl<'a> JobObserver<'a> {
         // The artefact counts the running epoch as done.
         let done = application.iterations(batch, training.epoch + 1);
         let all = application.iterations(batch, application.epochs);
-        ScalingModel {
-            work_done: done,
-            work_left: (all - done).max(1.0),
-            uncertainty: 0.0,
-            curves: Arc::clone(&curves.1),
-            largest_gpus: u32::MAX,
-            loss: None,
-        }
+        known(done, all - done, Arc::clone(&curves.1))
+    }
+
+    /// Outlook from the profiles: the best batch at every size, work counted in steps of the
+    /// initial batch.
+    fn true_adaptive_outlook(&mut self, training: &ReferenceTraining<'a>) -> ScalingModel {
+        let application = training.application;
+        let key = (
+            application.name.as_str(),
+            Batching::Adaptive,
+            training.epoch,
+        );
+        let curves = self.curves.entry(key).or_insert_with(|| {
+            let slowdown = training.rules.slowdown(&application.name);
+            let kinds = (0_u16..).zip(&self.kinds);
+            let curves = kinds.map(|(kind, &sizes)| {
+                let limits = training.rules.limits(application, kind);
+                let curve = adaptive_curve(application, kind, limits, training.epoch, sizes);
+                slowed(curve, slowdown)
+            });
+            (0, curves.collect())
+        });
+        let all = application.progress_until(application.epochs);
+        known(
+            training.progress,
+            all - training.progress,
+            Arc::clone(&curves.1),
+        )
     }
 }
 
-/// Speeds of all sizes from the profiles.
-fn true_curve(
-    measured: &ThroughputProfile,
-    limits: BatchLimits,
-    batch: u32,
-    sizes: CurveBounds,
-) -> KindSpeedCurve {
-    let node_gpus = sizes.node_gpus.max(1);
-    let local = (1..=node_gpus).map(|gpus| true_speed(measured, limits, batch, &[gpus]));
-    let spread = (1..=sizes.gpus).map(|gpus| {
-        let placement = match gpus {
-            0 | 1 => return 0.0,
-            _ if gpus <= node_gpus => vec![gpus / 2, gpus - gpus / 2],
-            _ => packed(gpus, node_gpus),
-        };
-        true_speed(measured, limits, batch, &placement)
-    });
-    KindSpeedCurve {
-        local: local.collect(),
-        spread: spread.collect(),
+/// Outlook whose curves and work are exact.
+fn known(work_done: f64, work_left: f64, curves: Arc<[KindSpeedCurve]>) -> ScalingModel {
+    ScalingModel {
+        work_done,
+        work_left: work_left.max(1.0),
+        uncertainty: 0.0,
+        curves,
+        largest_gpus: u32::MAX,
+        loss: None,
     }
 }
 
-/// Steps per second. One GPU always accumulates, as the artefact's Optimus predicts.
-fn true_speed(
-    measured: &ThroughputProfile,
-    limits: BatchLimits,
-    batch: u32,
-    placement: &[u32],
-) -> f64 {
-    let gpus: u32 = placement.iter().sum();
-    let split = if gpus == 1 {
-        limits.split_accumulating(batch)
-    } else {
-        limits.split(batch, gpus)
-    };
-    1.0 / iteration_s(measured, placement, split)
+fn slowed(mut curve: KindSpeedCurve, slowdown: f64) -> KindSpeedCurve {
+    let speeds = curve.local.iter_mut().chain(&mut curve.spread);
+    speeds.for_each(|speed| *speed /= slowdown);
+    curve
 }
 
 fn shape(training: &ReferenceTraining<'_>) -> PlacementShape {
