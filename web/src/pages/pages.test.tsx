@@ -92,6 +92,16 @@ describe("an administrator", () => {
     expect(await screen.findByText(/3 of 4.GPUs/)).toBeTruthy();
   });
 
+  it("and a member of a cluster without GPUs see slots", async () => {
+    const { gpus, ...rest } = node("node-a", [null]);
+    const slots = gpus.map((gpu) => ({ ...gpu, kind: "cpu_slot" }));
+    world.routes["GET /api/v1/nodes"] = () => page({ ...rest, gpus: slots });
+    world.routes["GET /api/v1/me"] = () =>
+      json({ tenant: "vision", user: "ada", access: "member", gpu_quota: null, gpus_in_use: 1, jobs_in_use: 1 });
+    open("/jobs");
+    expect(await screen.findByText(/1.CPU slot$/)).toBeTruthy();
+  });
+
   it("is the only one who is asked which", async () => {
     open("/jobs");
     await screen.findByRole("link", { name: "fashion-cnn" });

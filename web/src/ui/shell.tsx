@@ -1,10 +1,11 @@
 // The frame of every page: navigation, signed-in user, theme, and the state of the live connection.
 import { useEffect, type ReactNode } from "react";
 import { NavLink, useLocation } from "react-router";
-import { me, tenants } from "../api/calls";
+import { me, nodes, tenants } from "../api/calls";
 import { useResource } from "../api/resource";
 import { signOut, token } from "../api/session";
 import { actFor, actingTenant } from "../api/tenant";
+import { slotName } from "../live/cluster";
 import { useFeedState } from "../live/feed";
 import type { StreamState } from "../live/stream";
 import { count, plural } from "../words/number";
@@ -75,20 +76,22 @@ export function Shell({ children }: { children: ReactNode }) {
 
 const LOOK_EVERY_MS = 10_000;
 
-/** Shows the GPUs in use by the tenant's jobs, and the quota. */
+/** Shows the GPUs or CPU slots in use by the tenant's jobs, and the quota. */
 function InUse() {
   const used = useResource("in use", (signal) => me(token() ?? "", signal));
+  const cluster = useResource("slot name", nodes);
   usePoll(LOOK_EVERY_MS, used.reload);
-  if (used.data?.gpus_in_use === undefined) return null;
+  if (used.data?.gpus_in_use === undefined || (cluster.data ?? cluster.error) === null) return null;
   const { gpus_in_use: gpus, gpu_quota: quota } = used.data;
-  const text = quota === null ? plural(gpus, "GPU") : `${count(gpus)} of ${plural(quota, "GPU")}`;
+  const slot = slotName((cluster.data ?? []).flatMap((node) => node.gpus));
+  const text = quota === null ? plural(gpus, slot) : `${count(gpus)} of ${plural(quota, slot)}`;
   return (
     <span
       className="muted who-use"
       title={
         quota === null
-          ? "GPUs that the tenant's jobs hold; it has no quota"
-          : "GPUs that the tenant's jobs hold, and its quota"
+          ? `${slot}s that the tenant's jobs hold; it has no quota`
+          : `${slot}s that the tenant's jobs hold, and its quota`
       }
     >
       {" · "}

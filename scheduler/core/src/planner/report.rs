@@ -164,7 +164,10 @@ fn why(
     match live.scheduling_state {
         SchedulingState::Suspended => "suspended until its next time slice".to_owned(),
         SchedulingState::Starting => "starts; it is not resized before it is up".to_owned(),
-        SchedulingState::Running => why_this_size(live, worth, runner_up),
+        SchedulingState::Running => {
+            let is_largest = live.size.0 >= live.shape.workers.max;
+            size_reason(is_largest, worth, runner_up)
+        }
         SchedulingState::Returning | SchedulingState::Displaced => {
             "comes back once its tasks are gone".to_owned()
         }
@@ -174,26 +177,65 @@ fn why(
     }
 }
 
-/// Reason for the present size: its marginal gain compared with the runner-up's.
-fn why_this_size(
-    live: &PlannedJob<'_>,
-    worth: Option<SizeValue>,
-    runner_up: Option<RunnerUp>,
-) -> String {
-    let next = worth
-        .map(|worth| worth.next_gain)
-        .filter(|&gain| gain > 0.0);
-    if live.size.0 >= live.shape.workers.max {
-        return "it has as many workers as it may have".to_owned();
+/// Reason for the present size: its marginal gain compared with the runner-up's. Gains are per GPU,
+/// in the policy's own objective.
+fn size_reason(is_largest: bool, worth: Option<SizeValue>, runner_up: Option<RunnerUp>) -> String {
+    if is_largest {
+        return "has the most workers that scale.workers.max allows".to_owned();
     }
-    match (next, runner_up) {
-        (None, _) => "one worker more would gain nothing, or is not weighed now".to_owned(),
-        (Some(gain), Some(other)) if other.gain > gain => format!(
-            "one worker more would gain {gain:.3} a GPU; another job's gains {:.3}",
+    let Some(worth) = worth else {
+        return "the policy compares no sizes of this job".to_owned();
+    };
+    let gain = worth.next_gain;
+    if gain <= 0.0 {
+        return "one more worker would gain nothing".to_owned();
+    }
+    match runner_up {
+        Some(other) if other.gain > gain => format!(
+            "one more worker would gain {gain:.3} per GPU; another job would gain {:.3}",
             other.gain
         ),
-        (Some(gain), _) => format!(
-            "one worker more would gain {gain:.3} a GPU, which is not worth a restart, or finds no room"
+        _ => format!(
+            "one more worker would gain {gain:.3} per GPU; the change costs more now, or no suitable GPUs are free"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next_gain(next_gain: f64) -> Option<SizeValue> {
+        Some(SizeValue {
+            last_gain: 1.0,
+            next_gain,
+        })
+    }
+
+    #[test]
+    fn size_reason_names_the_limit_that_applies() {
+        let other = Some(RunnerUp {
+            job: "00000000-0000-0000-0000-000000000001"
+                .parse()
+                .expect("an id"),
+            gain: 0.5,
+        });
+        let reasons = [
+            size_reason(true, next_gain(0.0), None),
+            size_reason(false, None, other),
+            size_reason(false, next_gain(0.0), other),
+            size_reason(false, next_gain(0.25), other),
+            size_reason(false, next_gain(0.75), other),
+        ];
+        assert_eq!(
+            reasons,
+            [
+                "has the most workers that scale.workers.max allows",
+                "the policy compares no sizes of this job",
+                "one more worker would gain nothing",
+                "one more worker would gain 0.250 per GPU; another job would gain 0.500",
+                "one more worker would gain 0.750 per GPU; the change costs more now, or no suitable GPUs are free",
+            ]
+        );
     }
 }

@@ -122,7 +122,7 @@ function SizeFacts({ job, explanation }: { job: JobView; explanation: Explanatio
         </>
       )}
       <dt title="Seconds saved per share of the cluster">One worker more</dt>
-      <dd className="num">{gain === null ? "would bring nothing, or is not allowed" : `would gain ${count(gain)}`}</dd>
+      <dd className="num">{gain === null ? "no gain" : `would gain ${count(gain)}`}</dd>
       {other === null || other.job_id === job.id ? null : (
         <>
           <dt title="The job that would have received the next GPU">Runner-up</dt>
