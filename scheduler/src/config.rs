@@ -93,16 +93,19 @@ pub struct Tls {
     pub required: bool,
 }
 
-/// Flags and environment variables; each overrides the file.
-#[derive(Debug, Parser)]
+/// Settings of one source: flags and environment variables, or the file. The former override the
+/// file.
+#[derive(Debug, Default, Parser, Deserialize)]
 #[command(
     name = "muster-scheduler",
     version = muster_model::version!(),
     about = "Muster's scheduler: rounds and node sessions"
 )]
-pub struct Flags {
+#[serde(deny_unknown_fields, default)]
+pub struct SchedulerSettings {
     /// TOML file with the same settings, named as the flags with '_' in place of '-'.
     #[arg(long, env = "MUSTER_SCHEDULER_CONFIG")]
+    #[serde(skip)]
     pub config: Option<PathBuf>,
     /// Address for node sessions [default: 127.0.0.1:7071].
     #[arg(long, env = "MUSTER_SCHEDULER_LISTEN")]
@@ -192,36 +195,6 @@ pub struct Flags {
     pub packing: Option<bool>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct File {
-    listen: Option<SocketAddr>,
-    health_listen: Option<SocketAddr>,
-    tls_cert_file: Option<PathBuf>,
-    tls_key_file: Option<PathBuf>,
-    tls_required: Option<bool>,
-    database_url: Option<String>,
-    join_token: Option<String>,
-    rejoin: Option<Rejoin>,
-    lease_ms: Option<u64>,
-    heartbeat_ms: Option<u64>,
-    grace_ms: Option<u64>,
-    start_limit_ms: Option<u64>,
-    pod_start_limit_ms: Option<u64>,
-    round_min_interval_ms: Option<u64>,
-    round_max_interval_ms: Option<u64>,
-    queue_window_jobs: Option<u32>,
-    keep_rounds_s: Option<u64>,
-    keep_ended_jobs_s: Option<u64>,
-    keep_deleted_jobs_s: Option<u64>,
-    keep_events_s: Option<u64>,
-    keep_gone_nodes_s: Option<u64>,
-    policy: Option<String>,
-    quantum_ms: Option<u64>,
-    suspended_per_gpu: Option<u32>,
-    packing: Option<bool>,
-}
-
 #[derive(Debug, thiserror::Error)]
 pub enum SchedulerConfigError {
     #[error("read the config file {path}")]
@@ -241,7 +214,7 @@ pub enum SchedulerConfigError {
         field: &'static str,
         env: &'static str,
     },
-    #[error("policy names a way to share the cluster that there is not")]
+    #[error("policy is unknown")]
     Policy(#[source] UnknownPolicy),
     #[error("{field} is {value}; expected {expected}")]
     Invalid {
@@ -279,9 +252,9 @@ impl SchedulerConfig {
     /// # Errors
     /// [`SchedulerConfigError`] for an unreadable file, an unknown or missing field, or a value out
     /// of its range.
-    pub fn read(flags: Flags) -> Result<Self, SchedulerConfigError> {
+    pub fn read(flags: SchedulerSettings) -> Result<Self, SchedulerConfigError> {
         let file = match &flags.config {
-            None => File::default(),
+            None => SchedulerSettings::default(),
             Some(path) => {
                 let text =
                     std::fs::read_to_string(path).map_err(|source| SchedulerConfigError::Read {

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use muster_core::policy::Policy;
 use muster_proto::session::node_sessions_server::NodeSessionsServer;
-use muster_scheduler::config::{Flags, SchedulerConfig};
+use muster_scheduler::config::{SchedulerConfig, SchedulerSettings};
 use muster_scheduler::erasure::Erasures;
 use muster_scheduler::health::{self, Health};
 use muster_scheduler::leader::{self, Loops, TermError};
@@ -28,7 +28,7 @@ fn main() -> anyhow::Result<()> {
     // The process holds secrets, and a task may be a process of the same user.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     trace();
-    let config = Arc::new(SchedulerConfig::read(Flags::parse())?);
+    let config = Arc::new(SchedulerConfig::read(SchedulerSettings::parse())?);
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
     let ended = runtime.block_on(run(config));
     // Does not wait for a forecast or a plan that computes for seconds.
