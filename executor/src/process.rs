@@ -61,6 +61,16 @@ impl Stat {
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
+
+    /// Whether the process, or its first thread, is stopped by a signal or a tracer.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        is_stopped(self.state)
+    }
+}
+
+fn is_stopped(state: char) -> bool {
+    matches!(state, 'T' | 't')
 }
 
 /// Returns the state of a process; `None` if it does not exist.
@@ -125,6 +135,38 @@ pub fn descendants_among(all: &[Stat], root: i32) -> Vec<Stat> {
         });
     }
     found
+}
+
+/// Whether none of the processes can run code before one of them is continued: each is stopped, or
+/// waits in the kernel for a stopped child. A `vfork` waits so until its child has called `exec`; if
+/// the stop reaches the child before, the parent stays in the kernel (state D).
+#[must_use]
+pub fn have_stopped(processes: &[Stat]) -> bool {
+    have_stopped_with(processes, thread_states)
+}
+
+fn have_stopped_with(processes: &[Stat], thread_states: impl Fn(i32) -> Vec<char>) -> bool {
+    processes.iter().all(|process| {
+        let has_child = processes.iter().any(|child| child.parent == process.id.pid);
+        let waits_for_child = process.state == 'D' && has_child;
+        process.is_stopped()
+            || (waits_for_child
+                && thread_states(process.id.pid)
+                    .into_iter()
+                    .all(|state| state == 'D' || is_stopped(state)))
+    })
+}
+
+/// Returns the states of the threads of a process. Threads that end meanwhile are left out.
+fn thread_states(pid: i32) -> Vec<char> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let stats = threads.flatten().filter_map(|thread| {
+        let text = fs::read_to_string(thread.path().join("stat")).ok()?;
+        parse(pid, &text)
+    });
+    stats.map(|stat| stat.state).collect()
 }
 
 /// Returns the processes with the task's id in their initial environment, or in the session of the
@@ -200,6 +242,38 @@ mod tests {
                 cpu_ticks: 343
             }
         );
+    }
+
+    fn process(pid: i32, parent: i32, state: char) -> Stat {
+        Stat {
+            id: ProcessId {
+                pid,
+                start_ticks: 1,
+            },
+            state,
+            parent,
+            session: 1,
+            cpu_ticks: 0,
+        }
+    }
+
+    #[test]
+    fn parent_that_waits_for_its_stopped_child_has_stopped() {
+        let (stopped, child) = (process(2, 1, 'T'), process(3, 2, 'T'));
+        let in_fork = process(2, 1, 'D');
+        let runs = process(3, 2, 'S');
+        let cases: [(&[Stat], &[char], bool); 6] = [
+            (&[stopped, child], &[], true),
+            (&[in_fork, child], &['D', 'T'], true),
+            (&[in_fork, child], &['D', 'R'], false),
+            (&[in_fork, runs], &['D'], false),
+            (&[in_fork], &['D'], false),
+            (&[stopped, runs], &['T'], false),
+        ];
+        for (processes, threads, expected) in cases {
+            let found = have_stopped_with(processes, |_| threads.to_vec());
+            assert_eq!(found, expected, "{processes:?} {threads:?}");
+        }
     }
 
     #[test]

@@ -129,8 +129,7 @@ impl LedgerEntry {
         else {
             return true;
         };
-        let below = process::descendants(shim.pid);
-        below.iter().all(|stat| matches!(stat.state, 'T' | 't'))
+        process::have_stopped(&process::descendants(shim.pid))
     }
 
     pub(super) fn stage(&self) -> TaskStage {
