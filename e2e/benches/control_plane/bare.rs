@@ -25,7 +25,7 @@ impl BarePostgres {
         let mut conn = PgConnection::connect(owner_url).await?;
         for table in ["bare_sample", "unnested_sample"] {
             let statement =
-                format!("create table {table} (like progress_sample including indexes)");
+                format!("create table {table} (like progress_sample including indexes including defaults)");
             conn.execute(sqlx::AssertSqlSafe(statement)).await?;
         }
         Ok(Self { conn })
