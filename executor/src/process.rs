@@ -138,8 +138,8 @@ pub fn descendants_among(all: &[Stat], root: i32) -> Vec<Stat> {
 }
 
 /// Whether none of the processes can run code before one of them is continued: each is stopped, or
-/// waits in the kernel for a stopped child. A `vfork` waits so until its child has called `exec`; if
-/// the stop reaches the child before, the parent stays in the kernel (state D).
+/// waits in the kernel for a stopped child. A `vfork` waits so until its child has called `exec`.
+/// If the stop reaches the child before, the parent stays in the kernel (state D).
 #[must_use]
 pub fn have_stopped(processes: &[Stat]) -> bool {
     have_stopped_with(processes, thread_states)

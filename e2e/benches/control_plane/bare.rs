@@ -24,8 +24,9 @@ impl BarePostgres {
     pub async fn start(owner_url: &str) -> anyhow::Result<Self> {
         let mut conn = PgConnection::connect(owner_url).await?;
         for table in ["bare_sample", "unnested_sample"] {
-            let statement =
-                format!("create table {table} (like progress_sample including indexes including defaults)");
+            let statement = format!(
+                "create table {table} (like progress_sample including indexes including defaults)"
+            );
             conn.execute(sqlx::AssertSqlSafe(statement)).await?;
         }
         Ok(Self { conn })
