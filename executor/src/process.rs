@@ -61,16 +61,6 @@ impl Stat {
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
-
-    /// Whether the process, or its first thread, is stopped by a signal or a tracer.
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        is_stopped(self.state)
-    }
-}
-
-fn is_stopped(state: char) -> bool {
-    matches!(state, 'T' | 't')
 }
 
 /// Returns the state of a process; `None` if it does not exist.
@@ -137,9 +127,9 @@ pub fn descendants_among(all: &[Stat], root: i32) -> Vec<Stat> {
     found
 }
 
-/// Whether none of the processes can run code before one of them is continued: each is stopped, or
-/// waits in the kernel for a stopped child. A `vfork` waits so until its child has called `exec`.
-/// If the stop reaches the child before, the parent stays in the kernel (state D).
+/// Whether none of the processes can run code before one of them is continued. Every thread of a
+/// process is stopped, or waits in the kernel (state D) while the process has a stopped child: a
+/// `vfork` waits until its child has called `exec`.
 #[must_use]
 pub fn have_stopped(processes: &[Stat]) -> bool {
     have_stopped_with(processes, thread_states)
@@ -148,16 +138,17 @@ pub fn have_stopped(processes: &[Stat]) -> bool {
 fn have_stopped_with(processes: &[Stat], thread_states: impl Fn(i32) -> Vec<char>) -> bool {
     processes.iter().all(|process| {
         let has_child = processes.iter().any(|child| child.parent == process.id.pid);
-        let waits_for_child = process.state == 'D' && has_child;
-        process.is_stopped()
-            || (waits_for_child
-                && thread_states(process.id.pid)
-                    .into_iter()
-                    .all(|state| state == 'D' || is_stopped(state)))
+        let states = thread_states(process.id.pid);
+        // A process without readable threads is not known to have stopped.
+        !states.is_empty()
+            && states
+                .into_iter()
+                .all(|state| matches!(state, 'T' | 't') || (state == 'D' && has_child))
     })
 }
 
-/// Returns the states of the threads of a process. Threads that end meanwhile are left out.
+/// Returns the states of the threads of a process; empty if they cannot be read. Threads that end
+/// meanwhile are left out.
 fn thread_states(pid: i32) -> Vec<char> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
@@ -258,22 +249,33 @@ mod tests {
     }
 
     #[test]
-    fn parent_that_waits_for_its_stopped_child_has_stopped() {
-        let (stopped, child) = (process(2, 1, 'T'), process(3, 2, 'T'));
-        let in_fork = process(2, 1, 'D');
-        let runs = process(3, 2, 'S');
-        let cases: [(&[Stat], &[char], bool); 6] = [
-            (&[stopped, child], &[], true),
-            (&[in_fork, child], &['D', 'T'], true),
-            (&[in_fork, child], &['D', 'R'], false),
-            (&[in_fork, runs], &['D'], false),
-            (&[in_fork], &['D'], false),
-            (&[stopped, runs], &['T'], false),
+    fn processes_have_stopped_once_no_thread_can_run() {
+        let (parent, child) = (process(2, 1, 'T'), process(3, 2, 'T'));
+        let cases: [(&[Stat], &str, &str, bool); 7] = [
+            (&[parent, child], "T", "Tt", true),
+            // The parent waits in a `vfork`.
+            (&[parent, child], "DT", "T", true),
+            (&[parent, child], "DR", "T", false),
+            (&[parent, child], "D", "S", false),
+            (&[parent], "D", "", false),
+            // A tracer can stop the first thread alone.
+            (&[parent], "tR", "", false),
+            (&[parent], "", "", false),
         ];
-        for (processes, threads, expected) in cases {
-            let found = have_stopped_with(processes, |_| threads.to_vec());
-            assert_eq!(found, expected, "{processes:?} {threads:?}");
+        for (processes, of_parent, of_child, expected) in cases {
+            let threads = |pid| match pid {
+                2 => of_parent.chars().collect(),
+                _ => of_child.chars().collect(),
+            };
+            let found = have_stopped_with(processes, threads);
+            assert_eq!(found, expected, "{of_parent:?} {of_child:?}");
         }
+    }
+
+    #[test]
+    fn own_threads_are_read() {
+        let own = i32::try_from(std::process::id()).expect("small");
+        assert!(thread_states(own).contains(&'R'));
     }
 
     #[test]
