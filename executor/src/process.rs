@@ -25,6 +25,8 @@ pub struct Stat {
     pub state: char,
     pub parent: i32,
     pub session: i32,
+    /// Number of threads, including a first thread that has ended before the others.
+    pub threads: u32,
     /// Processor time so far, including children that were waited for, in hundredths of a second.
     pub cpu_ticks: u64,
 }
@@ -57,10 +59,15 @@ impl ProcessId {
 }
 
 impl Stat {
+    /// Whether the process has ended. If only its first thread has, the state is `Z` too.
     #[must_use]
     pub fn is_dead(&self) -> bool {
-        matches!(self.state, 'Z' | 'X')
+        is_dead(self.state) && self.threads <= 1
     }
+}
+
+fn is_dead(state: char) -> bool {
+    matches!(state, 'Z' | 'X')
 }
 
 /// Returns the state of a process; `None` if it does not exist.
@@ -141,9 +148,9 @@ fn have_stopped_with(processes: &[Stat], thread_states: impl Fn(i32) -> Vec<char
         let states = thread_states(process.id.pid);
         // A process without readable threads is not known to have stopped.
         !states.is_empty()
-            && states
-                .into_iter()
-                .all(|state| matches!(state, 'T' | 't') || (state == 'D' && has_child))
+            && states.into_iter().all(|state| {
+                matches!(state, 'T' | 't') || is_dead(state) || (state == 'D' && has_child)
+            })
     })
 }
 
@@ -191,6 +198,7 @@ fn parse(pid: i32, text: &str) -> Option<Stat> {
         state: fields.first()?.chars().next()?,
         parent: fields.get(1)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,
+        threads: fields.get(17)?.parse().ok()?,
         cpu_ticks: {
             let times = fields.get(11..15)?;
             times
@@ -230,6 +238,7 @@ mod tests {
                 state: 'S',
                 parent: 3,
                 session: 5,
+                threads: 1,
                 cpu_ticks: 343
             }
         );
@@ -244,6 +253,7 @@ mod tests {
             state,
             parent,
             session: 1,
+            threads: 2,
             cpu_ticks: 0,
         }
     }
@@ -251,7 +261,7 @@ mod tests {
     #[test]
     fn processes_have_stopped_once_no_thread_can_run() {
         let (parent, child) = (process(2, 1, 'T'), process(3, 2, 'T'));
-        let cases: [(&[Stat], &str, &str, bool); 7] = [
+        let cases: [(&[Stat], &str, &str, bool); 9] = [
             (&[parent, child], "T", "Tt", true),
             // The parent waits in a `vfork`.
             (&[parent, child], "DT", "T", true),
@@ -261,6 +271,9 @@ mod tests {
             // A tracer can stop the first thread alone.
             (&[parent], "tR", "", false),
             (&[parent], "", "", false),
+            // The first thread has ended.
+            (&[parent], "ZT", "", true),
+            (&[parent], "ZR", "", false),
         ];
         for (processes, of_parent, of_child, expected) in cases {
             let threads = |pid| match pid {
@@ -270,6 +283,16 @@ mod tests {
             let found = have_stopped_with(processes, threads);
             assert_eq!(found, expected, "{of_parent:?} {of_child:?}");
         }
+    }
+
+    #[test]
+    fn process_lives_while_one_of_its_threads_does() {
+        let first_ended = process(2, 1, 'Z');
+        let ended = Stat {
+            threads: 1,
+            ..first_ended
+        };
+        assert_eq!((first_ended.is_dead(), ended.is_dead()), (false, true));
     }
 
     #[test]

@@ -331,6 +331,7 @@ mod tests {
             state: 'S',
             parent: 1,
             session: 1,
+            threads: 1,
             cpu_ticks: 0,
         }
     }
