@@ -56,6 +56,9 @@ fn worker_answered_under_two_views_pulls_again() {
             chief.approach(&addresses).unwrap();
             let workers = vec![worker(0), worker(1)];
             chief.change(2, workers, &addresses, 0, Vec::new()).unwrap();
+            // A change is not acknowledged. The answer to the next request shows that the second
+            // shard has read it.
+            let _ = chief.are_waiting(&[worker(1)], &addresses[1..2]).unwrap();
             relays[1].delay_requests(false);
             chief.follow().unwrap();
             let mut parameters = vec![0.0; size()];
