@@ -4,7 +4,9 @@
 use crate::error::ExecutorError;
 use crate::task_user::TaskUser;
 use muster_model::place::Place;
+use muster_model::spec::check_labels;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -57,6 +59,10 @@ pub struct ExecutorSettings {
     /// unknown]
     #[arg(long, env = "MUSTER_EXECUTOR_RACK")]
     pub rack: Option<String>,
+    /// Labels of this node, to which jobs can refer in node_selector: KEY=VALUE; separate several
+    /// with commas [default: none]
+    #[arg(long = "labels", env = "MUSTER_EXECUTOR_LABELS", value_delimiter = ',')]
+    pub labels: Option<Vec<String>>,
     /// Program of the built-in engine [default: muster-task beside this program]
     #[arg(long, env = "MUSTER_EXECUTOR_TASK_BINARY")]
     pub task_binary: Option<PathBuf>,
@@ -178,6 +184,7 @@ pub struct ExecutorConfig {
     pub cpu_milli: Option<u64>,
     pub memory_bytes: Option<u64>,
     pub rack: Option<String>,
+    pub labels: BTreeMap<String, String>,
     pub task_binary: PathBuf,
     pub stop_tasks_on_exit: bool,
     pub cgroup_root: Option<PathBuf>,
@@ -234,6 +241,7 @@ impl ExecutorSettings {
             cpu_milli: self.cpu_milli.or(weaker.cpu_milli),
             memory_bytes: self.memory_bytes.or(weaker.memory_bytes),
             rack: self.rack.or(weaker.rack),
+            labels: self.labels.or(weaker.labels),
             task_binary: self.task_binary.or(weaker.task_binary),
             stop_tasks_on_exit: self.stop_tasks_on_exit.or(weaker.stop_tasks_on_exit),
             cgroup_root: self.cgroup_root.or(weaker.cgroup_root),
@@ -285,6 +293,7 @@ impl ExecutorSettings {
             cpu_milli: self.cpu_milli,
             memory_bytes: self.memory_bytes,
             rack: self.rack,
+            labels: labels(self.labels.unwrap_or_default())?,
             task_binary: absolute(self.task_binary.map_or_else(task_binary_beside, Ok)?)?,
             stop_tasks_on_exit: self.stop_tasks_on_exit.unwrap_or(false),
             cgroup_root: self.cgroup_root,
@@ -482,6 +491,21 @@ fn required<T>(name: &'static str, value: Option<T>) -> Result<T, ExecutorError>
         name,
         problem: "is required".to_owned(),
     })
+}
+
+/// Parses the labels of the node.
+fn labels(pairs: Vec<String>) -> Result<BTreeMap<String, String>, ExecutorError> {
+    let mut labels = BTreeMap::new();
+    for pair in pairs {
+        let Some((key, value)) = pair.split_once('=') else {
+            return wrong("labels", format!("has {pair:?}; expected KEY=VALUE"));
+        };
+        labels.insert(key.to_owned(), value.to_owned());
+    }
+    match check_labels("labels", &labels) {
+        Ok(()) => Ok(labels),
+        Err(errors) => wrong("labels", errors[0].to_string()),
+    }
 }
 
 fn task_user(text: &str) -> Result<TaskUser, ExecutorError> {

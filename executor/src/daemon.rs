@@ -46,6 +46,7 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
     };
     let mut capacity = device::discover(wanted);
     capacity.rack.clone_from(&config.rack);
+    capacity.labels.clone_from(&config.labels);
     capacity.driver_suspend = driver::of_node(&config, &capacity);
     capacity.pods = Some(config.runtime == RuntimeKind::Pod);
     let limits = CgroupLimits::discover(config.cgroup_root.as_deref());

@@ -104,6 +104,7 @@ mod tests {
             cpu_milli: 0,
             memory_bytes: 0,
             rack: None,
+            labels: std::collections::BTreeMap::new(),
             driver_suspend: None,
             pods: None,
         }

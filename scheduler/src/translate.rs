@@ -4,7 +4,7 @@ use crate::external_gpu_use::{NodeGpuUse, external_gpus, uses};
 use muster_core::snapshot as core;
 use muster_model::id::TaskId;
 use muster_model::job::JobState;
-use muster_model::node::Node;
+use muster_model::node::{GpuKind, Node};
 use muster_model::pace::{Pace, Watch};
 use muster_model::plan::RecordTime as _;
 use muster_model::spec::BatchRule;
@@ -19,11 +19,12 @@ use time::OffsetDateTime;
 pub fn snapshot(round: u64, loaded: store::Loaded) -> core::ClusterSnapshot {
     let (mut faults, mut freed) = (loaded.faults, loaded.freed);
     let uses = uses(&loaded.jobs);
+    let keys = label_keys(&loaded.jobs);
     let nodes = loaded.nodes.into_iter().map(|one| {
         let charges = faults.remove(&one.id).unwrap_or_default();
         let freed = freed.remove(&one.id).unwrap_or_default();
         let uses = uses.get(&one.id);
-        node(one, &charges, &freed, uses)
+        node(one, &charges, &freed, (uses, &keys))
     });
     let mut snapshot = core::ClusterSnapshot {
         round,
@@ -64,8 +65,10 @@ fn node(
     node: Node,
     charges: &[FaultCharge],
     freed: &[(u32, OffsetDateTime)],
-    uses: Option<&NodeGpuUse>,
+    (uses, keys): (Option<&NodeGpuUse>, &BTreeSet<String>),
 ) -> core::SnapshotNode {
+    let mut labels = node.labels();
+    labels.retain(|key, _| keys.contains(key));
     let gpus = node.gpus();
     let gpu_memory_bytes = gpus.iter().map(|gpu| gpu.memory_bytes).min();
     let gpu_model = gpus
@@ -99,11 +102,20 @@ fn node(
             .collect(),
         gpus: there,
         gpu_model,
+        cpu_slots: gpus.iter().all(|gpu| gpu.kind == GpuKind::CpuSlot),
+        labels,
         gpu_memory_bytes: gpu_memory_bytes.unwrap_or(0),
         cpu_milli: node.capacity.cpu_milli,
         memory_bytes: node.capacity.memory_bytes,
         pods: node.capacity.pods,
     }
+}
+
+/// Keys of labels that jobs refer to. Nodes may have many more labels, and every round is stored.
+fn label_keys(jobs: &[store::LoadedJob]) -> BTreeSet<String> {
+    let workers = jobs.iter().map(|loaded| &loaded.job.spec.resources.worker);
+    let conditions = workers.flat_map(|worker| &worker.node_selector);
+    conditions.map(|condition| condition.key.clone()).collect()
 }
 
 fn left_out(left_out: store::JobsOutsideWindow) -> core::QueueRemainder {
@@ -150,7 +162,8 @@ fn job(loaded: store::LoadedJob) -> core::SnapshotJob {
         workers: job.spec.scale.workers,
         ps_shards,
         power_of_two: job.spec.scale.power_of_two,
-        worker: job.spec.resources.worker,
+        worker: job.spec.resources.worker.demand(),
+        constraints: job.spec.resources.worker.node_constraints(),
         ps_shard: job.spec.resources.ps_shard,
         pods: !job.spec.pod.is_empty(),
         consistency: job.spec.exchange.consistency,

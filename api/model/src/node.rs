@@ -1,7 +1,9 @@
 //! A node: a machine with an executor, its capacity and whether tasks may be placed there.
 
 use crate::id::NodeId;
+use crate::spec::{NodeConstraints, NodeTraits, UnmetConstraint};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,6 +50,9 @@ pub struct Notice {
     /// Rack of the node. It precedes the executor's setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
+    /// Labels of the machine in its cluster. They precede the executor's labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// GPUs according to the machine's labels. They count if the executor has not read the GPUs
     /// itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,7 +90,10 @@ impl Notice {
         match &self.by {
             Some(by) => by == speaker,
             None => {
-                let is_bare = self.rack.is_none() && self.gpus.is_none() && self.taken == 0;
+                let is_bare = self.rack.is_none()
+                    && self.labels.is_empty()
+                    && self.gpus.is_none()
+                    && self.taken == 0;
                 self.closed == Closed::Open && is_bare
             }
         }
@@ -151,6 +159,43 @@ impl Node {
         said.or(self.capacity.rack.as_deref())
     }
 
+    /// Returns the node's labels. Those of the cluster manager precede the executor's.
+    #[must_use]
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        let mut all = self.capacity.labels.clone();
+        if let Some(notice) = &self.notice {
+            all.extend(notice.labels.clone());
+        }
+        all
+    }
+
+    /// Returns the first constraint of a job that the node does not meet. `best` is the best class
+    /// of GPUs in the cluster.
+    #[must_use]
+    pub fn unmet(&self, constraints: &NodeConstraints, best: GpuClass) -> Option<UnmetConstraint> {
+        let gpus = self.gpus();
+        let traits = NodeTraits {
+            name: &self.name,
+            gpu_model: gpus.first().map_or("", |gpu| &gpu.model),
+            class: self.gpu_class().unwrap_or(GpuClass::CpuSlot),
+            gpu_memory_bytes: gpus.iter().map(|gpu| gpu.memory_bytes).min().unwrap_or(0),
+            labels: &self.labels(),
+        };
+        constraints.unmet(&traits, best)
+    }
+
+    /// Returns the class of the node's GPUs; `None` without any.
+    #[must_use]
+    pub fn gpu_class(&self) -> Option<GpuClass> {
+        let gpus = self.gpus();
+        let first = gpus.first()?;
+        Some(match first.kind {
+            GpuKind::CpuSlot => GpuClass::CpuSlot,
+            GpuKind::Cuda if is_part(&first.model) => GpuClass::Part,
+            GpuKind::Cuda => GpuClass::Gpu,
+        })
+    }
+
     /// Returns the node's GPUs. Where the executor only counts GPUs and reports no memory, model
     /// and memory come from the labels.
     #[must_use]
@@ -190,6 +235,9 @@ pub struct Capacity {
     /// Nodes of the same rack are nearer to each other than to others. Null: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
+    /// Labels of the executor's configuration.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// Whether a user's program leaves its GPUs when it is suspended. Null: the node has no GPUs,
     /// or its executor is too old to report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -222,6 +270,20 @@ pub struct Gpu {
     /// Product name that the driver reports (`NVIDIA H200`), or `cpu`.
     pub model: String,
     pub memory_bytes: u64,
+}
+
+/// Classes of GPUs, ascending. A job that names no GPU kinds runs only on the best class that the
+/// cluster has: CPU slots stand for GPUs only in a cluster without GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum GpuClass {
+    /// Share of the CPU in place of a GPU.
+    CpuSlot,
+    /// Part of a GPU (MIG instance).
+    Part,
+    /// Whole GPU.
+    Gpu,
 }
 
 /// Whether a model name is that of a GPU part (MIG instance). A process sees only one GPU part, so
@@ -289,6 +351,7 @@ mod tests {
                 cpu_milli: 0,
                 memory_bytes: 0,
                 rack: None,
+                labels: BTreeMap::new(),
                 driver_suspend: None,
                 pods: None,
             },
@@ -327,5 +390,15 @@ mod tests {
         let named = (labelled.model.clone(), labelled.memory_bytes);
         assert_eq!(first_gpu(&node(0, Some(labelled.clone()))), named);
         assert_eq!(first_gpu(&node(7, Some(labelled))), (counted, 7));
+    }
+
+    #[test]
+    fn labels_of_the_cluster_precede_those_of_the_executor() {
+        let mut node = node(0, None);
+        let label = |value: &str| BTreeMap::from([("site".to_owned(), value.to_owned())]);
+        node.capacity.labels = label("executor");
+        assert_eq!(node.labels(), label("executor"));
+        node.notice.get_or_insert_default().labels = label("cluster");
+        assert_eq!(node.labels(), label("cluster"));
     }
 }

@@ -2,6 +2,7 @@
 //! where Kueue has one.
 
 use crate::id::JobId;
+use crate::spec::UnmetConstraint;
 use crate::text::plural;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -53,9 +54,19 @@ pub enum Wait {
         /// pods count.
         #[serde(default, skip_serializing_if = "is_false")]
         pods: bool,
+        /// GPUs of open nodes that the job's constraints exclude.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        forbidden: Vec<ForbiddenGpus>,
     },
     /// The whole cluster, if it were empty, would not hold the job's minimum.
-    ExceedsCluster { needed_gpus: u32, cluster_gpus: u32 },
+    ExceedsCluster {
+        needed_gpus: u32,
+        /// GPUs of the nodes where the job may run.
+        cluster_gpus: u32,
+        /// GPUs of open nodes that the job's constraints exclude.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        forbidden: Vec<ForbiddenGpus>,
+    },
     /// Other jobs hold the GPUs.
     WaitingForGpus {
         needed_gpus: u32,
@@ -68,6 +79,9 @@ pub enum Wait {
         /// Jobs that hold GPUs: first the jobs that precede it, then the largest holders. The list
         /// covers at least the missing GPUs and has a few more jobs.
         held_by: Vec<JobId>,
+        /// Free GPUs on nodes that the job's constraints exclude.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        forbidden: Vec<ForbiddenGpus>,
     },
     /// Enough GPUs are free, but no node has enough of them for one worker, or too little CPU or
     /// memory beside them.
@@ -88,6 +102,16 @@ pub enum Wait {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<Refused>,
     },
+}
+
+/// GPUs of one model on nodes that one constraint of the job excludes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ForbiddenGpus {
+    pub gpu_model: String,
+    pub gpus: u32,
+    /// The constraint; the first one if several exclude the nodes.
+    pub by: UnmetConstraint,
 }
 
 /// Refusal of a task whose GPUs were free: other pods hold the resources, or the node has less than
@@ -132,6 +156,11 @@ pub enum Change {
     LowerMinWorkers { to: u32 },
     /// Lower `resources.worker.gpus` to this number.
     LowerGpusPerWorker { to: u32 },
+    /// Allow nodes with GPUs of this model, which the constraint excludes.
+    AllowNodes {
+        constraint: UnmetConstraint,
+        gpu_model: String,
+    },
     /// Raise the tenant's quota by this number of GPUs.
     RaiseQuota { by_gpus: u32 },
     /// Free or add this number of GPUs.
@@ -165,6 +194,7 @@ impl Change {
             | Self::UncordonNode { .. }
             | Self::LowerMinWorkers { .. }
             | Self::LowerGpusPerWorker { .. }
+            | Self::AllowNodes { .. }
             | Self::RaiseQuota { .. }
             | Self::AddGpus { .. } => false,
         }
@@ -190,7 +220,7 @@ impl Change {
             }
             Self::UncordonNode { .. } => 2,
             Self::LowerMinWorkers { .. } => 3,
-            Self::LowerGpusPerWorker { .. } => 4,
+            Self::LowerGpusPerWorker { .. } | Self::AllowNodes { .. } => 4,
             Self::RaiseQuota { .. } => 5,
             Self::RaisePriority { .. } => 6,
             Self::EndJob { .. } => 7,
@@ -231,8 +261,10 @@ impl Wait {
         match self {
             // If no node takes tasks, nodes may return soon.
             Self::NoMatchingNodes {
-                largest_node_gpus, ..
-            } => *largest_node_gpus > 0,
+                largest_node_gpus,
+                forbidden,
+                ..
+            } => *largest_node_gpus > 0 || !forbidden.is_empty(),
             Self::ExceedsMaxQuota { .. }
             | Self::ExceedsCluster { .. }
             | Self::TopologyPlacementFailed { short: Some(_), .. } => true,
@@ -299,6 +331,17 @@ impl fmt::Display for Wait {
             Self::NoMatchingNodes {
                 needed_gpus_per_worker,
                 largest_node_gpus: 0,
+                forbidden,
+                ..
+            } if !forbidden.is_empty() => write!(
+                f,
+                "each worker needs {} on one node, and no open node meets the job's constraints{}",
+                gpus(*needed_gpus_per_worker),
+                Forbidden("", forbidden)
+            ),
+            Self::NoMatchingNodes {
+                needed_gpus_per_worker,
+                largest_node_gpus: 0,
                 pods: true,
                 ..
             } => write!(
@@ -320,6 +363,7 @@ impl fmt::Display for Wait {
                 largest_node_gpus,
                 parts,
                 pods,
+                forbidden,
             } => {
                 let needed = gpus(*needed_gpus_per_worker);
                 let kind = if *pods { " whose tasks are pods" } else { "" };
@@ -331,19 +375,25 @@ impl fmt::Display for Wait {
                     write!(
                         f,
                         " for one task: others have parts of GPUs (MIG), of which a process sees one"
-                    )
-                } else {
-                    Ok(())
+                    )?;
                 }
+                write!(f, "{}", Forbidden("", forbidden))
             }
             Self::ExceedsCluster {
                 needed_gpus,
                 cluster_gpus,
+                forbidden,
             } => {
+                let allowed = if forbidden.is_empty() {
+                    "the whole cluster has"
+                } else {
+                    "the nodes that it allows have"
+                };
                 write!(
                     f,
-                    "needs {}; the whole cluster has {cluster_gpus}",
-                    gpus(*needed_gpus)
+                    "needs {}; {allowed} {cluster_gpus}{}",
+                    gpus(*needed_gpus),
+                    Forbidden("", forbidden)
                 )
             }
             Self::WaitingForGpus {
@@ -351,6 +401,7 @@ impl fmt::Display for Wait {
                 free_gpus,
                 kept_gpus,
                 held_by,
+                forbidden,
             } => {
                 let kept = match kept_gpus {
                     0 => String::new(),
@@ -358,10 +409,11 @@ impl fmt::Display for Wait {
                 };
                 write!(
                     f,
-                    "needs {}, {} free{kept}; blocked by {}",
+                    "needs {}, {} free{kept}; blocked by {}{}",
                     gpus(*needed_gpus),
                     plural(*free_gpus as usize, "is", "are"),
-                    plural(held_by.len(), "job", "jobs")
+                    plural(held_by.len(), "job", "jobs"),
+                    Forbidden(" free", forbidden)
                 )
             }
             Self::TopologyPlacementFailed {
@@ -407,6 +459,32 @@ impl fmt::Display for Wait {
     }
 }
 
+/// Excluded GPUs as the end of a sentence: `; 2 free GPUs of model H100 are excluded by ...`. The
+/// first field is the adjective.
+struct Forbidden<'f>(&'static str, &'f [ForbiddenGpus]);
+
+impl fmt::Display for Forbidden<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(adjective, all) = *self;
+        for (index, one) in all.iter().enumerate() {
+            let separator = if index == 0 { ";" } else { "," };
+            let (noun, verb) = if one.gpus == 1 {
+                ("GPU", "is")
+            } else {
+                ("GPUs", "are")
+            };
+            write!(
+                f,
+                "{separator} {}{adjective} {noun} of model {} {verb} excluded by {}",
+                one.gpus,
+                one.gpu_model,
+                one.by.field()
+            )?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Short {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -441,6 +519,24 @@ impl fmt::Display for Change {
         match self {
             Self::LowerMinWorkers { to } => write!(f, "lower scale.workers.min to {to}"),
             Self::LowerGpusPerWorker { to } => write!(f, "lower resources.worker.gpus to {to}"),
+            Self::AllowNodes {
+                constraint,
+                gpu_model,
+            } => {
+                let field = constraint.field();
+                match constraint {
+                    UnmetConstraint::GpuKinds => write!(f, "allow {gpu_model} in {field}"),
+                    UnmetConstraint::GpuMemory => {
+                        write!(f, "lower {field} so that {gpu_model} suffices")
+                    }
+                    UnmetConstraint::NodeSelector => {
+                        write!(f, "let {field} admit nodes with {gpu_model}")
+                    }
+                    UnmetConstraint::ExcludeNodes => {
+                        write!(f, "take nodes with {gpu_model} out of {field}")
+                    }
+                }
+            }
             Self::RaiseQuota { by_gpus } => {
                 write!(f, "raise the tenant's quota by {}", gpus(*by_gpus))
             }
@@ -527,7 +623,7 @@ fn utc_to_the_second(unix_ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Change, Refused, Wait, Waiting};
+    use super::{Change, ForbiddenGpus, Refused, UnmetConstraint, Wait, Waiting};
 
     fn waits_beside(needed_gpus: u32, (free_gpus, kept_gpus): (u32, u32), jobs: usize) -> String {
         let held_by = vec![crate::id::JobId(uuid::Uuid::nil()); jobs];
@@ -536,6 +632,7 @@ mod tests {
             free_gpus,
             kept_gpus,
             held_by,
+            forbidden: Vec::new(),
         };
         why.to_string()
     }
@@ -574,7 +671,45 @@ mod tests {
             largest_node_gpus: needed_gpus_per_worker - 1,
             parts,
             pods,
+            forbidden: Vec::new(),
         }
+    }
+
+    #[test]
+    fn excluded_gpus_are_named_with_the_field() {
+        let forbidden = |gpus| ForbiddenGpus {
+            gpu_model: "NVIDIA H100".to_owned(),
+            gpus,
+            by: UnmetConstraint::GpuKinds,
+        };
+        let why = Wait::WaitingForGpus {
+            needed_gpus: 1,
+            free_gpus: 0,
+            kept_gpus: 0,
+            held_by: vec![crate::id::JobId(uuid::Uuid::nil())],
+            forbidden: vec![forbidden(2)],
+        };
+        assert_eq!(
+            why.to_string(),
+            "needs 1 GPU, 0 are free; blocked by 1 job; 2 free GPUs of model NVIDIA H100 are excluded by resources.worker.gpu_kinds"
+        );
+        let never = Wait::ExceedsCluster {
+            needed_gpus: 4,
+            cluster_gpus: 2,
+            forbidden: vec![forbidden(1)],
+        };
+        assert_eq!(
+            never.to_string(),
+            "needs 4 GPUs; the nodes that it allows have 2; 1 GPU of model NVIDIA H100 is excluded by resources.worker.gpu_kinds"
+        );
+        let allow = Change::AllowNodes {
+            constraint: UnmetConstraint::GpuKinds,
+            gpu_model: "NVIDIA H100".to_owned(),
+        };
+        assert_eq!(
+            allow.to_string(),
+            "allow NVIDIA H100 in resources.worker.gpu_kinds"
+        );
     }
 
     fn waiting(pods: bool) -> Waiting {

@@ -8,7 +8,7 @@ use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use muster_model::id::JobId;
-use muster_model::node::NodeState;
+use muster_model::node::{GpuClass, NodeState};
 use muster_model::spec::{BatchRule, JobSpec};
 use muster_model::view::{
     BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay, NodeObstacle,
@@ -271,6 +271,9 @@ fn held_gpus(nodes: &[NodeRow], job: JobId) -> u32 {
 fn obstacles(nodes: Vec<NodeRow>, spec: &JobSpec, is_kept: bool) -> Vec<BlockingNode> {
     let (worker, needs_pods) = (&spec.resources.worker, !spec.pod.is_empty());
     let gpus_per_worker = worker.gpus;
+    let constraints = worker.node_constraints();
+    let classes = nodes.iter().filter_map(|row| row.node.gpu_class());
+    let best = classes.max().unwrap_or(GpuClass::CpuSlot);
     let mut obstacles: Vec<BlockingNode> = nodes
         .into_iter()
         .map(|row| {
@@ -286,6 +289,8 @@ fn obstacles(nodes: Vec<NodeRow>, spec: &JobSpec, is_kept: bool) -> Vec<Blocking
                 || row.node.is_cordoned()
             {
                 NodeObstacle::Drained
+            } else if row.node.unmet(&constraints, best).is_some() {
+                NodeObstacle::Forbidden
             } else if needs_pods && !row.node.capacity.has_pods() {
                 NodeObstacle::NoPods
             } else if gpus < gpus_per_worker

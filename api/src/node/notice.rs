@@ -12,9 +12,10 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use muster_model::node::{Closed, Labelled, Notice};
-use muster_model::spec::FieldError;
+use muster_model::spec::{FieldError, check_labels};
 use muster_model::view::NodeView;
 use muster_store::{StoreError, node};
+use std::collections::BTreeMap;
 
 const BY_MAX: usize = 63;
 /// Maximum number of GPUs in use outside Muster; more than any node has.
@@ -34,6 +35,10 @@ pub struct NodeNoticeBody {
     /// Rack of the node. It precedes the executor's setting.
     #[serde(default)]
     rack: Option<String>,
+    /// Labels of the machine, to which jobs can refer in `node_selector`; at most 256. They precede
+    /// the executor's labels.
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
     /// GPUs according to the machine's labels. They count if the executor has not read the GPUs
     /// itself.
     #[serde(default)]
@@ -66,6 +71,7 @@ impl From<NodeNoticeBody> for Notice {
             closed,
             why,
             rack,
+            labels,
             gpus,
             taken,
             by,
@@ -75,6 +81,7 @@ impl From<NodeNoticeBody> for Notice {
             closed,
             why,
             rack,
+            labels,
             gpus: gpus.map(|gpus| Labelled {
                 model: gpus.model,
                 memory_bytes: gpus.memory_bytes,
@@ -126,6 +133,11 @@ fn check(notice: &Notice) -> Result<(), ApiError> {
             expected: format!("at most {TAKEN_MAX}"),
         }));
     }
+    check_labels("labels", &notice.labels).map_err(|errors| {
+        let said = errors.iter().map(FieldError::to_string);
+        let said: Vec<String> = said.collect();
+        ApiError::with_errors(ProblemKind::InvalidBody, said.join("; "), errors)
+    })?;
     let model = notice.gpus.as_ref().map(|gpus| gpus.model.clone());
     let names = [
         ("gpus.model", &model, Notice::MODEL_MAX),

@@ -130,6 +130,7 @@ async fn explanation_of_a_waiting_job_names_jobs_and_nodes() {
     let job = world.submit("waits").await;
     let waiting = Waiting {
         why: Wait::WaitingForGpus {
+            forbidden: Vec::new(),
             needed_gpus: 9,
             free_gpus: 3,
             kept_gpus: 0,

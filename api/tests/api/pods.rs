@@ -212,6 +212,7 @@ async fn become_pods(world: &World) {
         cpu_milli: 8_000,
         memory_bytes: 8 << 30,
         rack: None,
+        labels: std::collections::BTreeMap::new(),
         driver_suspend: None,
         pods: Some(true),
     };

@@ -125,6 +125,7 @@ impl World {
             cpu_milli: 8_000,
             memory_bytes: 8 << 30,
             rack: None,
+            labels: std::collections::BTreeMap::new(),
             driver_suspend: None,
             pods: None,
         };

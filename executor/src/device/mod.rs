@@ -45,6 +45,7 @@ pub fn discover(wanted: CapacitySettings<'_>) -> Capacity {
         cpu_milli: wanted.cpu_milli.unwrap_or(u64::from(cores) * 1_000),
         memory_bytes,
         rack: None,
+        labels: std::collections::BTreeMap::new(),
         driver_suspend: None,
         pods: None,
     }

@@ -15,7 +15,7 @@ use dense::random::Dice;
 use muster_core::policies::SchedulingPolicy;
 use muster_core::policies::muster::{IncrementalState, Muster};
 use muster_core::problem::{
-    Demand, KindSpeedCurve, PolicyDecision, ProblemJob, ProblemNode, ScalingModel,
+    AllowedNodes, Demand, KindSpeedCurve, PolicyDecision, ProblemJob, ProblemNode, ScalingModel,
     SchedulingProblem,
 };
 use std::hint::black_box;
@@ -196,6 +196,7 @@ fn elastic(dice: &mut Dice, most: u32) -> ProblemJob {
         gpus: 1,
         cpu_milli: 4_000,
         memory_bytes: 1 << 34,
+        nodes: AllowedNodes::ALL,
     };
     job.outlook = ScalingModel {
         work_left,

@@ -358,6 +358,7 @@ fn wait_reason_counts_reserved_free_slots() {
         free_gpus: 5,
         kept_gpus: 5,
         held_by: vec![sleeper],
+        forbidden: Vec::new(),
     };
     assert_eq!(
         why,

@@ -5,6 +5,7 @@ mod adaptive;
 mod asked;
 mod bad_nodes;
 mod commands;
+mod constraints;
 mod defragment;
 mod dense;
 mod events;

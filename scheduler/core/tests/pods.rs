@@ -87,6 +87,7 @@ fn job_in_pods_without_pod_nodes_gets_wait_reason() {
             largest_node_gpus: 0,
             parts: false,
             pods: true,
+            forbidden: Vec::new(),
         };
         assert_eq!(told.why, expected, "{share:?}");
         let said = told.why.to_string();
@@ -183,6 +184,7 @@ fn job_waiting_for_pods_names_only_holders_of_pods() {
         free_gpus: 0,
         kept_gpus: 0,
         held_by: vec![first],
+        forbidden: Vec::new(),
     };
     assert_eq!(told.why, expected);
 }

@@ -74,6 +74,18 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
+    fn policies_place_jobs_only_on_allowed_nodes(seed: u64) {
+        let mut dice = Dice(seed);
+        let mut problem = random::problem(&mut dice, 3);
+        random::restrict(&mut dice, &mut problem);
+        for name in policies(seed) {
+            let decision = name.policy().allocate(&problem);
+            let violations = violations(&problem, &decision);
+            prop_assert!(violations.is_empty(), "{name:?}: {violations:?} of {}", told(&problem));
+        }
+    }
+
+    #[test]
     fn decisions_of_all_policies_are_valid(seed: u64) {
         let problem = random::problem(&mut Dice(seed), 3);
         for name in policies(seed) {

@@ -48,6 +48,7 @@ fn gang_waits_until_external_use_of_gpus_ends() {
         let expected = Wait::ExceedsCluster {
             needed_gpus: 3,
             cluster_gpus: 2,
+            forbidden: Vec::new(),
         };
         assert_eq!(waiting.why, expected, "{share:?}");
         scene.snapshot.nodes[0].taken.clear();

@@ -32,6 +32,7 @@ use join::Admission;
 use muster_model::error_chain::chain;
 use muster_model::id::NodeId;
 use muster_model::node::Capacity;
+use muster_model::spec::check_labels;
 use muster_model::spec::is_dns_label;
 use muster_proto::session as proto;
 use muster_proto::session::from_node::Message as From;
@@ -362,6 +363,10 @@ fn capacity(hello: &proto::Hello) -> Result<Capacity, Status> {
             rack.len()
         )));
     }
+    check_labels("capacity.labels", &capacity.labels).map_err(|errors| {
+        let said: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        Status::invalid_argument(said.join("; "))
+    })?;
     Ok(capacity)
 }
 

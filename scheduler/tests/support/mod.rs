@@ -553,6 +553,7 @@ impl Node {
             cpu_milli: 8_000,
             memory_bytes: greeting.memory_bytes,
             rack: None,
+            labels: std::collections::BTreeMap::new(),
             driver_suspend: None,
             pods: greeting.pods,
         };

@@ -147,6 +147,7 @@ async fn a_node(store: &Store) -> NodeId {
         cpu_milli: 8_000,
         memory_bytes: 8 << 30,
         rack: None,
+        labels: std::collections::BTreeMap::new(),
         driver_suspend: None,
         pods: None,
     };

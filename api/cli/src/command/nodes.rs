@@ -6,9 +6,12 @@ use super::tenants::{in_use, quota};
 use crate::clock;
 use crate::output::{age, bytes, fields, table};
 use clap::{Args, Subcommand};
-use muster_model::node::{Closed, DriverSuspend, NodeState};
+use muster_model::node::{Closed, DriverSuspend, GpuKind, NodeState};
 use muster_model::view::{NewJoinToken, NodeView};
 use std::fmt::Write as _;
+
+/// Maximum number of labels of a node in the list.
+const LABELS_SHOWN: usize = 8;
 
 #[derive(Debug, Args)]
 pub struct NodesArgs {
@@ -91,7 +94,16 @@ impl NodesArgs {
                 ["name", "state", "gpus", "kind", "memory", "jobs", "seen"],
                 nodes.iter().map(row),
             );
+            let has_gpus = nodes.iter().any(|node| !is_of_cpu_slots(node));
             for node in nodes {
+                shown.push_str(&labels(node));
+                if has_gpus && is_of_cpu_slots(node) {
+                    let _ = write!(
+                        shown,
+                        "\n{}: CPU slots beside GPUs: only for jobs with cpu in resources.worker.gpu_kinds",
+                        node.name
+                    );
+                }
                 if let Some(excluded) = &node.excluded {
                     let since = age(excluded.at, clock::now());
                     let _ = write!(
@@ -127,6 +139,31 @@ impl NodesArgs {
             shown
         })
     }
+}
+
+/// Whether the node offers CPU slots in place of GPUs.
+fn is_of_cpu_slots(node: &NodeView) -> bool {
+    let mut gpus = node.gpus.iter();
+    !node.gpus.is_empty() && gpus.all(|gpu| gpu.kind == GpuKind::CpuSlot)
+}
+
+/// Returns the line with the node's labels; empty without labels.
+fn labels(node: &NodeView) -> String {
+    let noticed = node.notice.iter().flat_map(|notice| &notice.labels);
+    let mut labels = node.capacity.labels.clone();
+    labels.extend(noticed.map(|(key, value)| (key.clone(), value.clone())));
+    if labels.is_empty() {
+        return String::new();
+    }
+    let shown = labels.iter().take(LABELS_SHOWN);
+    let shown: Vec<String> = shown.map(|(key, value)| format!("{key}={value}")).collect();
+    let more = labels.len().saturating_sub(LABELS_SHOWN);
+    let more = if more > 0 {
+        format!(" and {more} more (--json shows them)")
+    } else {
+        String::new()
+    };
+    format!("\n{}: labels {}{more}", node.name, shown.join(", "))
 }
 
 impl NodeVerbArgs {

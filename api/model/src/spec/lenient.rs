@@ -16,6 +16,22 @@ pub(super) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D
     deserializer.deserialize_any(Bytes)
 }
 
+/// Parses a quantity of bytes that may be absent.
+pub(super) fn optional_bytes<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u64>, D::Error> {
+    struct Quantity(u64);
+
+    impl<'de> Deserialize<'de> for Quantity {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            bytes(deserializer).map(Self)
+        }
+    }
+
+    let quantity = Option::<Quantity>::deserialize(deserializer)?;
+    Ok(quantity.map(|quantity| quantity.0))
+}
+
 /// Parses a list of texts; whole numbers are taken as written.
 pub(super) fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let words = Vec::<Word>::deserialize(deserializer)?;

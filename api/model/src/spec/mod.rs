@@ -9,6 +9,7 @@ mod edit;
 mod engine;
 mod exchange;
 mod lenient;
+mod node_constraints;
 mod origin;
 mod pod;
 mod validate;
@@ -24,9 +25,14 @@ pub use engine::{
     Schedule, Sides,
 };
 pub use exchange::{Algorithm, Averaging, Consistency, Exchange, Rate, Topology};
+pub use node_constraints::{
+    LabelOperator, NodeConstraints, NodeRequirement, NodeTraits, UnmetConstraint, matches_model,
+};
 pub use origin::{Origin, same_place};
 pub use pod::{Pod, SecretKey, Volume};
-pub use validate::{FieldError, is_dns_label};
+pub use validate::{
+    FieldError, MAX_NODE_LABELS, check_labels, is_dns_label, is_label_key, is_label_value,
+};
 pub(crate) use validate::{NO_ID, is_id, is_image, is_object_name};
 pub use verdicts::Verdicts;
 
@@ -134,7 +140,7 @@ pub struct Resources {
     pub ps_shard: PsShardResources,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WorkerResources {
@@ -150,6 +156,43 @@ pub struct WorkerResources {
         feature = "schema",
         schema(minimum = 67_108_864, maximum = 4_398_046_511_104_i64, extensions(("x-muster-quantity" = json!(true))))
     )]
+    pub memory_bytes: u64,
+    /// GPU models on which the job runs; at most 16. A pattern consists of words that follow one
+    /// another in the model's name, regardless of case; `*` stands for any characters of a word.
+    /// Example: `H100`. A pattern for a GPU part contains `MIG`. The model of CPU slots is `cpu`.
+    /// Empty: all models of the best class that the cluster has (GPUs, else GPU parts, else CPU
+    /// slots).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schema(max_items = 16))]
+    pub gpu_kinds: Vec<String>,
+    /// Minimum memory of each GPU: bytes, or a text with a unit such as 40Gi; up to 4 TiB.
+    #[serde(
+        deserialize_with = "lenient::optional_bytes",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[cfg_attr(
+        feature = "schema",
+        schema(minimum = 1, maximum = 4_398_046_511_104_i64, extensions(("x-muster-quantity" = json!(true))))
+    )]
+    pub gpu_memory_bytes: Option<u64>,
+    /// Conditions on the labels of the nodes; all must hold. At most 16.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schema(max_items = 16))]
+    pub node_selector: Vec<NodeRequirement>,
+    /// Names of nodes on which the job does not run; at most 64.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schema(max_items = 64))]
+    pub exclude_nodes: Vec<String>,
+}
+
+/// Amounts of GPUs, CPU and memory of one worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkerDemand {
+    /// GPUs or CPU slots of one node.
+    pub gpus: u32,
+    /// Thousandths of a core.
+    pub cpu_milli: u64,
     pub memory_bytes: u64,
 }
 
@@ -416,6 +459,32 @@ impl Range {
 }
 
 impl Default for WorkerResources {
+    fn default() -> Self {
+        let amounts = WorkerDemand::default();
+        Self {
+            gpus: amounts.gpus,
+            cpu_milli: amounts.cpu_milli,
+            memory_bytes: amounts.memory_bytes,
+            gpu_kinds: Vec::new(),
+            gpu_memory_bytes: None,
+            node_selector: Vec::new(),
+            exclude_nodes: Vec::new(),
+        }
+    }
+}
+
+impl WorkerResources {
+    #[must_use]
+    pub fn demand(&self) -> WorkerDemand {
+        WorkerDemand {
+            gpus: self.gpus,
+            cpu_milli: self.cpu_milli,
+            memory_bytes: self.memory_bytes,
+        }
+    }
+}
+
+impl Default for WorkerDemand {
     fn default() -> Self {
         Self {
             gpus: 1,

@@ -119,6 +119,8 @@ pub enum NodeObstacle {
     Kept,
     /// Even if empty, it has fewer GPUs, or less memory or CPU, than one worker needs.
     TooSmall,
+    /// The constraints of the job (`resources.worker`) exclude it.
+    Forbidden,
     /// Its tasks are processes, and the job's tasks must be pods.
     NoPods,
     Drained,
@@ -145,6 +147,7 @@ impl NodeObstacle {
             Self::NotEnough => "has room, but not for the whole minimum",
             Self::Kept => "its free GPUs are kept for jobs ahead of this one",
             Self::TooSmall => "too small for one worker",
+            Self::Forbidden => "the job's resources.worker excludes it",
             Self::NoPods => "runs tasks as processes, and the job's must be pods",
             Self::Drained => "drained",
             Self::Down => "down",

@@ -48,6 +48,11 @@ async fn close(reconciler: &NodeReconciler, gone: &BTreeSet<String>) -> Result<(
                 closed: Closed::ToAll,
                 why: "its node was deleted in Kubernetes".to_owned(),
                 rack,
+                labels: view
+                    .notice
+                    .as_ref()
+                    .map(|notice| notice.labels.clone())
+                    .unwrap_or_default(),
                 gpus: view.notice.as_ref().and_then(|notice| notice.gpus.clone()),
                 taken: view.notice.as_ref().map_or(0, |notice| notice.taken),
                 by: Some(reconciler.settings.speaker.clone()),

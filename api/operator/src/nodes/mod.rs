@@ -40,6 +40,7 @@ use kube::{Resource as _, ResourceExt as _};
 use muster_model::node::{Closed, Notice};
 use muster_model::view::NodeView;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -146,6 +147,7 @@ fn of_namesakes(why: String, notice: Notice) -> Notice {
         closed: Closed::ToNew,
         why,
         rack: None,
+        labels: BTreeMap::new(),
         gpus: None,
         taken: 0,
         ..notice

@@ -7,6 +7,7 @@ use super::tolerated::ToleratedTaint;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt as _;
 use muster_model::node::{Closed, Labelled, Notice};
+use muster_model::spec::MAX_NODE_LABELS;
 
 /// Prefix of Kubernetes' own taints, which report what Muster detects itself: a node that is not
 /// ready loses its lease.
@@ -60,6 +61,12 @@ pub fn node_notice(
         // The value of a taint may have any length.
         why: why.chars().take(Notice::WHY_MAX).collect(),
         rack: rack(node, &settings.rack_labels),
+        labels: node
+            .labels()
+            .clone()
+            .into_iter()
+            .take(MAX_NODE_LABELS)
+            .collect(),
         gpus: resource.and_then(|resource| labelled(node, resource)),
         taken: taken.count(),
         by: Some(settings.speaker.clone()),

@@ -303,6 +303,7 @@ async fn set_notice(world: &World, notice: &Notice) -> anyhow::Result<Node> {
 async fn notice_closes_a_node_beside_a_drain_and_is_recorded_once() -> anyhow::Result<()> {
     let world = World::new().await?;
     let cordoned = Notice {
+        labels: std::collections::BTreeMap::new(),
         closed: Closed::ToNew,
         why: "cordoned in Kubernetes".to_owned(),
         rack: Some("r7".to_owned()),

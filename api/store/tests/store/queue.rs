@@ -249,6 +249,7 @@ async fn jobs_that_never_fit_take_no_place_in_the_window() -> anyhow::Result<()>
     let world = World::new().await?;
     let never = Rows {
         why: Some(Wait::ExceedsCluster {
+            forbidden: Vec::new(),
             needed_gpus: 64,
             cluster_gpus: 4,
         }),

@@ -68,6 +68,7 @@ pub fn slots(count: u32) -> Capacity {
         cpu_milli: 8_000,
         memory_bytes: 8 << 30,
         rack: None,
+        labels: std::collections::BTreeMap::new(),
         driver_suspend: None,
         pods: None,
     }

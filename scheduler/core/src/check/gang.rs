@@ -3,9 +3,10 @@
 use super::violation::Violation;
 use super::{Checker, asked, is_gone};
 use crate::plan::PlannedTask;
-use crate::snapshot::{SnapshotJob, SnapshotTask};
+use crate::snapshot::{SnapshotJob, SnapshotNode, SnapshotTask};
 use muster_model::id::TaskId;
 use muster_model::node::is_part;
+use muster_model::spec::UnmetConstraint;
 use muster_model::task::{Role, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -198,6 +199,14 @@ impl<'s> Checker<'s> {
                 node: task.node,
             });
         }
+        if let Some(by) = node.and_then(|node| self.forbids(job, node)) {
+            self.violations.push(Violation::ForbiddenNode {
+                job: job.id,
+                role: task.role,
+                node: task.node,
+                by,
+            });
+        }
         for &gpu in &task.gpus {
             if !self.free.remove(&(task.node, gpu)) {
                 self.violations.push(Violation::GpuNotFree {
@@ -220,6 +229,21 @@ impl<'s> Checker<'s> {
         if memory_bytes > 0 && is_short(self.memory_bytes.get(&task.node)) {
             self.violations
                 .push(Violation::MemoryExceeded { node: task.node });
+        }
+    }
+}
+
+impl Checker<'_> {
+    /// Returns the constraint that excludes the node. A job may get further tasks on a node that it
+    /// holds, and PS shards on a node without GPUs.
+    fn forbids(&self, job: &SnapshotJob, node: &SnapshotNode) -> Option<UnmetConstraint> {
+        if job.held_tasks().any(|task| task.node == node.id) {
+            return None;
+        }
+        let unmet = job.constraints.unmet(&node.traits(), self.best_class)?;
+        match unmet {
+            UnmetConstraint::GpuKinds | UnmetConstraint::GpuMemory if node.gpus == 0 => None,
+            unmet => Some(unmet),
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::plan::{Action, JobDecision, RoundPlan};
 use crate::snapshot::{ClusterSnapshot, SnapshotJob};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{AfterStop, JobState};
+use muster_model::node::GpuClass;
 use muster_model::task::{Outcome, Role, TaskState};
 pub use sound::sound;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +40,8 @@ pub fn check(snapshot: &ClusterSnapshot, plan: &RoundPlan) -> Vec<Violation> {
 
 struct Checker<'s> {
     snapshot: &'s ClusterSnapshot,
+    /// The best class of GPUs on any node.
+    best_class: GpuClass,
     states: BTreeMap<JobId, (&'s SnapshotJob, JobState, Option<i64>)>,
     /// Free GPUs of the nodes that take tasks.
     free: BTreeSet<(NodeId, u32)>,
@@ -57,6 +60,7 @@ impl<'s> Checker<'s> {
     fn new(snapshot: &'s ClusterSnapshot) -> Self {
         let mut checker = Self {
             snapshot,
+            best_class: snapshot.best_gpu_class(),
             states: snapshot
                 .jobs
                 .iter()

@@ -1,6 +1,7 @@
 //! Rules that a plan can break, with their messages.
 
 use muster_model::id::{JobId, NodeId, TenantId};
+use muster_model::spec::UnmetConstraint;
 use muster_model::task::Role;
 
 /// Broken rule.
@@ -66,6 +67,13 @@ pub enum Violation {
         role: Role,
         node: NodeId,
     },
+    #[error("{role} of job {job} starts on node {node}, which {} excludes", .by.field())]
+    ForbiddenNode {
+        job: JobId,
+        role: Role,
+        node: NodeId,
+        by: UnmetConstraint,
+    },
     #[error("job {job} starts on node {node}, which takes no tasks")]
     ClosedNode { job: JobId, node: NodeId },
     #[error("GPU {gpu} of node {node} is given to job {job}, but is held or does not exist")]
@@ -115,6 +123,7 @@ impl Violation {
             | Self::SeveralParts { job, .. }
             | Self::NoPods { job, .. }
             | Self::UnfitNode { job, .. }
+            | Self::ForbiddenNode { job, .. }
             | Self::ClosedNode { job, .. }
             | Self::GpuNotFree { job, .. }
             | Self::UnjustPreemption { job }

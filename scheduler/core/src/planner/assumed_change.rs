@@ -1,9 +1,11 @@
 //! Changes that would let a waiting job start: applied to a snapshot, or tried on the dense state.
 
+use super::forbidden_gpus::relaxed;
 use super::free::FreeNode;
+use super::job_nodes::unmet;
 use super::passes::run_until_started;
 use super::place::could_ever_run;
-use super::round_state::{RoundState, dense_node};
+use super::round_state::{NodeIndex, RoundState, dense_node};
 use super::scaling_model::JobScaling;
 use crate::estimate::Estimate;
 use crate::plan::Action;
@@ -12,6 +14,7 @@ use muster_model::id::{JobId, NodeId};
 use muster_model::job::{AfterStop, Charge, Intent, JobPhase};
 use muster_model::node::is_part;
 use muster_model::wait::Change;
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// Maximum number of times that other jobs leave before the job starts.
@@ -44,7 +47,8 @@ pub fn apply_change(
             node.faults.clear();
         }
         Change::AddGpus { gpus } => {
-            let added = added(*gpus, like(&changed.nodes, job.worker.gpus, job.pods));
+            let job = job.clone();
+            let added = added(*gpus, like(&changed, &job)?);
             changed.nodes.push(added);
             changed.sort();
         }
@@ -62,6 +66,7 @@ pub fn apply_change(
         }
         Change::LowerMinWorkers { .. }
         | Change::LowerGpusPerWorker { .. }
+        | Change::AllowNodes { .. }
         | Change::RaisePriority { .. }
         | Change::Resume => {}
     }
@@ -80,6 +85,10 @@ fn change_job(job: &mut SnapshotJob, change: &Change) {
     match change {
         Change::LowerMinWorkers { to } => job.workers.min = *to,
         Change::LowerGpusPerWorker { to } => job.worker.gpus = *to,
+        Change::AllowNodes {
+            constraint,
+            gpu_model,
+        } => job.constraints = relaxed(&job.constraints, *constraint, gpu_model),
         Change::RaisePriority { to } => job.priority = *to,
         Change::Resume => job.intent = Intent::Run,
         Change::RaiseQuota { .. }
@@ -90,16 +99,20 @@ fn change_job(job: &mut SnapshotJob, change: &Change) {
     }
 }
 
-/// The first node whose GPUs suit the worker; the first node of all if none does. Parts of GPUs do
-/// not suit a worker with several GPUs, and nodes without pods do not suit a job that needs pods.
-fn like(nodes: &[SnapshotNode], gpus_of_a_worker: u32, needs_pods: bool) -> Option<&SnapshotNode> {
-    nodes
-        .iter()
-        .find(|node| {
-            let whole = gpus_of_a_worker <= 1 || !is_part(&node.gpu_model);
-            whole && (node.has_pods() || !needs_pods)
-        })
-        .or(nodes.first())
+/// The node that an added one resembles: the first whose GPUs suit the worker, else the first of
+/// all. Parts of GPUs do not suit a worker with several GPUs, and nodes without pods do not suit a
+/// job that needs pods. Returns `None` if the job's constraints or its pods exclude every node: it is
+/// then unknown which nodes could be added. The inner `None` stands for a cluster without nodes.
+fn like<'s>(snapshot: &'s ClusterSnapshot, job: &SnapshotJob) -> Option<Option<&'s SnapshotNode>> {
+    let best = snapshot.best_gpu_class();
+    let mut nodes = snapshot.nodes.iter();
+    let suits = nodes.find(|node| {
+        let whole = job.worker.gpus <= 1 || !is_part(&node.gpu_model);
+        let meets = unmet(&job.constraints, node, best).is_none();
+        whole && meets && (node.has_pods() || !job.pods)
+    });
+    let may_be_any = snapshot.nodes.is_empty() || (job.constraints.is_empty() && !job.pods);
+    (suits.is_some() || may_be_any).then(|| suits.or(snapshot.nodes.first()))
 }
 
 /// A node like that one, with this number of GPUs and with CPU and memory for all tasks. Its name
@@ -119,7 +132,9 @@ fn added(gpus: u32, like: Option<&SnapshotNode>) -> SnapshotNode {
         gpu_model: like.map_or_else(|| "gpu".to_owned(), |node| node.gpu_model.clone()),
         seen_ms: None,
         freed: Vec::new(),
-        gpu_memory_bytes: 0,
+        cpu_slots: like.is_some_and(|node| node.cpu_slots),
+        labels: like.map_or_else(BTreeMap::new, |node| node.labels.clone()),
+        gpu_memory_bytes: like.map_or(0, |node| node.gpu_memory_bytes),
         cpu_milli: u64::MAX / 4,
         memory_bytes: u64::MAX / 4,
         pods: like.and_then(|node| node.pods),
@@ -204,7 +219,9 @@ fn starts_after(round: &mut RoundState<'_>, index: usize, waves: u32) -> bool {
 /// Applies a change to the dense state, as [`apply_change`] does to the snapshot.
 fn make(round: &mut RoundState<'_>, index: usize, change: &Change) -> bool {
     match change {
-        Change::LowerMinWorkers { .. } | Change::LowerGpusPerWorker { .. } => {
+        Change::LowerMinWorkers { .. }
+        | Change::LowerGpusPerWorker { .. }
+        | Change::AllowNodes { .. } => {
             let mut job = round.jobs[index].job.clone();
             change_job(&mut job, change);
             reshape(round, index, &job);
@@ -226,9 +243,10 @@ fn make(round: &mut RoundState<'_>, index: usize, change: &Change) -> bool {
             open(round, at, &node);
         }
         Change::AddGpus { gpus } => {
-            let shape = &round.jobs[index].shape;
-            let (per_worker, needs_pods) = (shape.worker.gpus, shape.pods);
-            let node = added(*gpus, like(&round.snapshot.nodes, per_worker, needs_pods));
+            let Some(like) = like(round.snapshot, round.jobs[index].job) else {
+                return false;
+            };
+            let node = added(*gpus, like);
             let kind = round.kinds.index(&node);
             let at = (kind, 0);
             let place = u32::try_from(round.free.len()).unwrap_or(u32::MAX);
@@ -273,7 +291,13 @@ fn end(round: &mut RoundState<'_>, job: JobId, then: AfterStop) -> bool {
 
 fn reshape(round: &mut RoundState<'_>, index: usize, job: &SnapshotJob) {
     let policy = round.policy;
+    let nodes = NodeIndex::of(round.snapshot);
+    let nodes = round
+        .node_sets
+        .of(job, round.snapshot, (&nodes, &round.kinds));
+    round.problem.node_sets = round.node_sets.sets.clone().into();
     let live = &mut round.jobs[index];
+    live.shape.nodes = nodes;
     live.shape.workers = job.workers;
     live.shape.worker = job.worker;
     live.estimate = Estimate::of(job, policy);

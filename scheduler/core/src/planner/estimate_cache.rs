@@ -71,7 +71,7 @@ impl EstimateCache {
         known.round = self.rounds;
         let (estimate, is_new) = known.estimates.estimate(job, policy);
         let shown = ScalingInputs {
-            shape: *shape,
+            shape: shape.clone(),
             present_workers,
             kinds: kinds.clone(),
             most: estimate.most,

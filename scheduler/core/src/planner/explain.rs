@@ -4,7 +4,9 @@
 
 use super::assumed_change::{could_start, would_start};
 use super::fixpoint::RoundFixpoint;
-use super::free::{Availability, FreeNode, gpus_of};
+use super::forbidden_gpus::{GpusCounted, forbidden_gpus};
+use super::free::{Availability, gpus_of};
+use super::job_nodes::JobNodes;
 use super::observations::{is_refused, refused_starts};
 use super::place::fits_empty;
 use super::planned_job::PlannedJob;
@@ -14,13 +16,14 @@ use super::unblocking_changes::{UnblockingChanges, never_could_start, turn, with
 use super::what_if::{WhatIfState, are_few, is_affordable};
 use crate::plan::{Action, RemainderWait};
 use crate::policy::Policy;
-use crate::problem::{self, ProblemNode};
+use crate::problem::{self, AllowedNodes, ProblemNode};
 use crate::snapshot::{ClusterSnapshot, SnapshotNode};
 use muster_model::id::JobId;
 use muster_model::job::{Charge, JobPhase, JobState};
 use muster_model::task::{Outcome, TaskState};
-use muster_model::wait::{Change, Refused, Short, Wait, Waiting};
+use muster_model::wait::{Change, ForbiddenGpus, Refused, Short, Wait, Waiting};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Maximum number of jobs named as owners of reserved GPUs.
 const MOST_AHEAD: usize = 8;
@@ -40,16 +43,15 @@ pub(crate) fn waiting(
         .iter()
         .map(|live| (live.state == JobState::Paused).then(suspended))
         .collect();
-    let all = ReachableGpus::of(round, fixpoint, false);
-    let of_pods = ReachableGpus::of(round, fixpoint, true);
+    let mut reachable: BTreeMap<AllowedNodes, ReachableGpus> = BTreeMap::new();
     let used = used(round, fixpoint);
     let mut stage = None;
     for (position, index) in (1_u32..).zip(queue) {
-        let reach = if round.jobs[index].shape.pods {
-            &of_pods
-        } else {
-            &all
-        };
+        let nodes = &round.jobs[index].shape.nodes;
+        let reach = reachable
+            .entry(nodes.index)
+            .or_insert_with(|| ReachableGpus::of(round, fixpoint, nodes));
+        let reach = &*reach;
         let explaining = WaitExplainer {
             round: &*round,
             fixpoint,
@@ -57,10 +59,7 @@ pub(crate) fn waiting(
             used: &used,
         };
         let why = explaining.why(index);
-        // A policy divides the GPUs without regard to unfit nodes, so no change is sure to start
-        // the job.
-        let is_sure = round.jobs[index].job.unfit.is_empty();
-        let candidates = if position <= round.policy.explained_jobs && is_sure {
+        let candidates = if position <= round.policy.explained_jobs {
             let remedies = UnblockingChanges {
                 round,
                 fixpoint,
@@ -195,19 +194,18 @@ struct ReachableGpus {
 }
 
 impl ReachableGpus {
-    /// For all nodes, or only for those whose tasks are pods.
-    fn of(round: &RoundState<'_>, fixpoint: &RoundFixpoint, only_pods: bool) -> Self {
+    fn of(round: &RoundState<'_>, fixpoint: &RoundFixpoint, nodes: &JobNodes) -> Self {
         let free = fixpoint.free.iter();
-        let free = free.filter(|node| is_reachable(node, only_pods));
+        let free = free.filter(|node| nodes.contains(node.index));
         let free_gpus: u32 = free.map(|node| node.gpus(Availability::Now)).sum();
-        let unheld_gpus = unheld_gpus(round, only_pods);
+        let unheld_gpus = unheld_gpus(round, nodes);
         let jobs = round.jobs.iter();
         let mut holders: Vec<(Reverse<u32>, JobId)> = jobs
             .map(|live| {
                 let there = live
                     .holdings
                     .iter()
-                    .filter(|held| is_reachable(&fixpoint.free[held.node as usize], only_pods));
+                    .filter(|held| nodes.contains(held.node));
                 let gpus: u32 = there.map(|held| held.gpus.count_ones()).sum();
                 (Reverse(gpus), live.job.id)
             })
@@ -223,10 +221,6 @@ impl ReachableGpus {
     }
 }
 
-fn is_reachable(node: &FreeNode, only_pods: bool) -> bool {
-    node.pods || !only_pods
-}
-
 /// GPUs that the jobs of each tenant hold or are promised.
 fn used(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Vec<u32> {
     let mut used = vec![0; round.held.len()];
@@ -238,7 +232,7 @@ fn used(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Vec<u32> {
 }
 
 /// GPUs that no task holds, on nodes that take new tasks.
-fn unheld_gpus(round: &RoundState<'_>, only_pods: bool) -> u32 {
+fn unheld_gpus(round: &RoundState<'_>, allowed: &JobNodes) -> u32 {
     let mut unheld: Vec<u64> = round.empty.iter().map(|node| node.now).collect();
     for live in &round.jobs {
         for held in live.holdings.iter().chain(&live.leaving) {
@@ -246,7 +240,7 @@ fn unheld_gpus(round: &RoundState<'_>, only_pods: bool) -> u32 {
         }
     }
     let nodes = round.empty.iter().zip(unheld);
-    let there = nodes.filter(|(node, _)| is_reachable(node, only_pods));
+    let there = nodes.filter(|(node, _)| allowed.contains(node.index));
     there.map(|(_, gpus)| gpus.count_ones()).sum()
 }
 
@@ -315,6 +309,7 @@ impl WaitExplainer<'_, '_> {
                 free_gpus,
                 kept_gpus: free_gpus,
                 held_by: vec![ahead],
+                forbidden: self.free_elsewhere(live),
             };
         }
         if self.reach.free_gpus >= needed_gpus {
@@ -339,7 +334,14 @@ impl WaitExplainer<'_, '_> {
                 needed_gpus.saturating_sub(free_gpus - kept_gpus),
                 kept_gpus,
             ),
+            forbidden: self.free_elsewhere(live),
         }
+    }
+
+    /// Free GPUs on nodes that the job's constraints exclude.
+    fn free_elsewhere(&self, live: &PlannedJob<'_>) -> Vec<ForbiddenGpus> {
+        let counted = GpusCounted::Free(&self.fixpoint.free);
+        forbidden_gpus(self.round, live.job, counted)
     }
 
     fn kept_for_itself(&self, index: usize) -> u32 {
@@ -400,11 +402,13 @@ impl WaitExplainer<'_, '_> {
                 largest_node_gpus,
                 parts: nodes.iter().any(|(node, _)| node.gpus >= per_worker),
                 pods: live.shape.pods,
+                forbidden: forbidden_gpus(round, live.job, GpusCounted::All),
             }
         } else if cluster_gpus < needed_gpus {
             Wait::ExceedsCluster {
                 needed_gpus,
                 cluster_gpus,
+                forbidden: forbidden_gpus(round, live.job, GpusCounted::All),
             }
         } else {
             Wait::TopologyPlacementFailed {

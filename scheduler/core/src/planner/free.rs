@@ -5,7 +5,7 @@
 use super::gang::GangShape;
 use crate::snapshot::SnapshotNode;
 use muster_model::node::is_part;
-use muster_model::spec::{PsShardResources, WorkerResources};
+use muster_model::spec::{PsShardResources, WorkerDemand};
 use std::collections::BTreeMap;
 
 /// Free resources of a node; none if the node takes no tasks. GPUs are bit sets over their indices:
@@ -88,7 +88,7 @@ impl FreeNode {
 
     /// Whether tasks of this shape can run on the node at all.
     pub(crate) fn suits(&self, shape: &GangShape) -> bool {
-        (self.pods || !shape.pods) && !shape.unfit.contains(self.index)
+        shape.nodes.contains(self.index)
     }
 
     /// Whether new tasks of this shape may be placed on the node, free or not.
@@ -205,7 +205,7 @@ impl FreeNode {
 }
 
 impl HostCapacity {
-    pub(crate) fn worker(worker: &WorkerResources) -> Self {
+    pub(crate) fn worker(worker: &WorkerDemand) -> Self {
         Self {
             cpu_milli: signed(worker.cpu_milli),
             memory_bytes: signed(worker.memory_bytes),

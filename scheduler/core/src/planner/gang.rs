@@ -3,12 +3,13 @@
 //! per task.
 
 use super::free::{Availability, FreeNode, Holding, HostCapacity, bits, indices};
+use super::job_nodes::JobNodes;
 use crate::plan::PlannedTask;
 use crate::problem::NodeAllocation;
 use crate::snapshot::SnapshotNode;
 use muster_model::id::NodeId;
 use muster_model::job::Seat;
-use muster_model::spec::{PsShardResources, Range, WorkerResources};
+use muster_model::spec::{PsShardResources, Range, WorkerDemand};
 use muster_model::task::Role;
 use std::cmp::Reverse;
 
@@ -16,35 +17,18 @@ use std::cmp::Reverse;
 pub(crate) const MAX_UNFIT_NODES: usize = 8;
 
 /// Demand of a job's tasks, and how many of them there may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GangShape {
     pub workers: Range,
     pub ps_shards: Range,
     /// Whether the number of workers must be a power of two.
     pub power_of_two: bool,
-    pub worker: WorkerResources,
+    pub worker: WorkerDemand,
     pub ps_shard: PsShardResources,
     /// Whether the tasks must be pods.
     pub pods: bool,
-    /// Nodes on which the tasks do not start.
-    pub unfit: UnfitNodes,
-}
-
-/// Indices of unfit nodes in the snapshot. The number is small, because the job fails at the
-/// maximum.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UnfitNodes([u32; MAX_UNFIT_NODES]);
-
-impl UnfitNodes {
-    pub(crate) fn of(nodes: impl Iterator<Item = u32>) -> Self {
-        let mut all = [u32::MAX; MAX_UNFIT_NODES];
-        all.iter_mut().zip(nodes).for_each(|(at, node)| *at = node);
-        Self(all)
-    }
-
-    pub(crate) fn contains(&self, node: u32) -> bool {
-        self.0.contains(&node)
-    }
+    /// Nodes on which the tasks may run.
+    pub nodes: JobNodes,
 }
 
 /// Number of workers and shards on one node.
@@ -76,7 +60,7 @@ impl GangShape {
 
     /// The smallest gang.
     pub(crate) fn least(&self) -> Self {
-        let mut least = *self;
+        let mut least = self.clone();
         least.workers.max = self.workers.min;
         least.ps_shards.max = self.ps_shards.min;
         least

@@ -314,7 +314,10 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
         if self.round.lendable.is_empty() || !time_slicing::takes_turns(live.job) {
             return false;
         }
-        let (shape, parts) = (live.shape, self.decision.holds(&self.round.problem, member));
+        let (shape, parts) = (
+            live.shape.clone(),
+            self.decision.holds(&self.round.problem, member),
+        );
         let wanted = gpus_of(parts) / shape.worker.gpus.max(1);
         let mut free = self.round.with_lendable(&self.free);
         let sizes = (shape.workers.min.max(1)..=wanted).rev();
@@ -376,7 +379,7 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
     /// Promises the job the place of the decision until all of it is free.
     fn promise(&mut self, member: usize, parts: &[NodeAllocation]) -> Option<Vec<NodeTaskCounts>> {
         let live = &self.round.jobs[self.round.members[member]];
-        let shape = live.shape;
+        let shape = live.shape.clone();
         let shares = self.best_shards(member, parts).find_map(|ps_shards| {
             gang::at(&self.free, &shape, parts, ps_shards, Availability::Later)
         })?;
@@ -410,7 +413,7 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
 
     fn commit(&mut self, member: usize, shares: &[NodeTaskCounts]) {
         let index = self.round.members[member];
-        let shape = self.round.jobs[index].shape;
+        let shape = self.round.jobs[index].shape.clone();
         let placed = gang::take(&mut self.free, &shape, shares, Availability::Now);
         let why = match &self.round.journal {
             Some(_) => String::new(),

@@ -47,6 +47,10 @@ impl Kinds {
         }
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.kinds.len()
+    }
+
     pub(crate) fn names(&self) -> Vec<String> {
         self.kinds
             .iter()
@@ -70,13 +74,16 @@ impl Kinds {
     }
 
     /// Curves by kind. A job has no speed on kinds on which it does not run. These are parts of
-    /// GPUs if its workers have several GPUs, and nodes without pods if it needs pods.
+    /// GPUs if its workers have several GPUs, and kinds without a node of [`JobNodes`].
+    ///
+    /// [`JobNodes`]: super::job_nodes::JobNodes
     fn curves(&self, curve: &KindSpeedCurve, shape: &GangShape) -> Arc<[KindSpeedCurve]> {
         self.kinds
             .iter()
-            .map(|kind| {
+            .enumerate()
+            .map(|(index, kind)| {
                 let fits_worker = shape.worker.gpus <= 1 || !is_part(&kind.model);
-                if fits_worker && (kind.pods || !shape.pods || !self.is_mixed) {
+                if fits_worker && shape.nodes.has_kind(index) {
                     curve.clone()
                 } else {
                     KindSpeedCurve::default()

@@ -62,6 +62,7 @@ impl UnblockingChanges<'_, '_> {
             } => {
                 let missing = needed_gpus.saturating_sub(self.free_gpus).max(1);
                 let mut candidates = self.for_turn(live, missing, false);
+                candidates.extend(allowances(why));
                 candidates.extend(self.for_room(live, needed_gpus));
                 candidates
             }
@@ -186,12 +187,14 @@ impl UnblockingChanges<'_, '_> {
             return Vec::new();
         }
         let nodes = self.round.empty.iter();
+        let nodes = nodes.filter(|node| node.suits(&live.shape));
         let cluster: u32 = nodes.clone().map(|node| node.gpus(Availability::Now)).sum();
         let of_a_task = nodes.map(|node| node.gpus_of_a_task(Availability::Now));
         let largest = of_a_task.max().unwrap_or(0);
         let quota = self.round.quota(live).unwrap_or(u32::MAX);
         let (least, per_worker) = (live.shape.min_gpus(), live.shape.worker.gpus);
         let mut candidates = self.closed();
+        candidates.extend(allowances(why));
         candidates.extend(self.fewer_workers(live, cluster.min(quota)));
         let fits = largest.min(quota / live.shape.workers.min.max(1));
         candidates.extend(lower_gpus_per_worker(live, fits));
@@ -301,6 +304,21 @@ fn end_of_wait_ms(change: &Change) -> Option<i64> {
         Change::Wait { until_unix_ms, .. } => Some(*until_unix_ms),
         _ => None,
     }
+}
+
+/// Nodes that the job could allow.
+fn allowances(why: &Wait) -> Vec<Change> {
+    let forbidden = match why {
+        Wait::WaitingForGpus { forbidden, .. }
+        | Wait::NoMatchingNodes { forbidden, .. }
+        | Wait::ExceedsCluster { forbidden, .. } => forbidden.as_slice(),
+        _ => &[],
+    };
+    let allowed = forbidden.iter().map(|one| Change::AllowNodes {
+        constraint: one.by,
+        gpu_model: one.gpu_model.clone(),
+    });
+    allowed.collect()
 }
 
 fn lower_min_workers(live: &PlannedJob<'_>, gpus: u32) -> Option<Change> {

@@ -195,6 +195,7 @@ fn fill(nodes: impl Iterator<Item = FreeNodeGpus>, gpus: u32) -> Option<Vec<Node
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::AllowedNodes;
     use crate::problem::ProblemNode;
 
     /// Returns a pseudo-random number below `sides`.
@@ -229,6 +230,7 @@ mod tests {
                 gpus: 1 + u32::try_from(seed % 3).expect("small"),
                 cpu_milli: 100 * (seed % 4),
                 memory_bytes: 0,
+                nodes: AllowedNodes::ALL,
             };
             for units in 1..8 {
                 let gpus = units * unit.gpus;

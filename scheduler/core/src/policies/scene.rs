@@ -19,6 +19,7 @@ pub fn cluster(kinds: &[(u32, u32)]) -> SchedulingProblem {
         all.extend(std::iter::repeat_n(node, nodes as usize));
     }
     SchedulingProblem {
+        node_sets: [].into(),
         now_s: 3_600.0,
         round_s: 60.0,
         kinds: (0..kinds.len()).map(|kind| format!("k{kind}")).collect(),

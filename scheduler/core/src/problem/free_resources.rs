@@ -1,6 +1,7 @@
 //! Free resources by node. Every placement takes from them.
 
-use super::{Demand, NodeAllocation, SchedulingProblem};
+use super::{Demand, NodeAllocation, NodeSet, SchedulingProblem};
+use std::sync::Arc;
 
 /// Free resources of every node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,6 +10,8 @@ pub struct FreeResources {
     pub free: Vec<u32>,
     /// Free CPU and memory by node.
     room: Vec<HostResources>,
+    /// Sets of nodes to which demands refer.
+    node_sets: Arc<[NodeSet]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +34,7 @@ impl FreeResources {
                     memory_bytes: node.memory_bytes,
                 })
                 .collect(),
+            node_sets: Arc::clone(&problem.node_sets),
         }
     }
 
@@ -68,6 +72,7 @@ impl FreeResources {
                     memory_bytes: a.memory_bytes.min(b.memory_bytes),
                 })
                 .collect(),
+            node_sets: Arc::clone(&self.node_sets),
         }
     }
 
@@ -77,10 +82,19 @@ impl FreeResources {
         self.free.iter().sum()
     }
 
+    /// Whether a job of this unit may run on a node at all.
+    #[must_use]
+    pub fn allows(&self, node: usize, unit: &Demand) -> bool {
+        unit.nodes.contains(&self.node_sets, node)
+    }
+
     /// Returns the GPUs of a node that a job of this unit can take: whole units, within CPU and
-    /// memory.
+    /// memory. It is 0 on a node where the job may not run.
     #[must_use]
     pub fn available(&self, node: usize, unit: &Demand) -> u32 {
+        if !self.allows(node, unit) {
+            return 0;
+        }
         let gpus = unit.gpus.max(1);
         let mut units = u64::from(self.free[node] / gpus);
         let room = self.room[node];

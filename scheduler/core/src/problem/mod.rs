@@ -9,11 +9,15 @@
 
 mod decision;
 mod free_resources;
+mod node_set;
 mod scaling_model;
 
 pub use decision::{NodeAllocation, PolicyDecision, SizeValue, gpus_of, nodes_of};
 pub use free_resources::FreeResources;
+pub use node_set::{AllowedNodes, NodeSet};
 pub use scaling_model::{FittedLoss, KindSpeedCurve, ScalingModel};
+
+use std::sync::Arc;
 
 /// Consistent view of the cluster at `now_s`.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -24,6 +28,8 @@ pub struct SchedulingProblem {
     /// Names of the GPU kinds. `ProblemNode::kind` and the index of a curve refer to this list.
     pub kinds: Vec<String>,
     pub nodes: Vec<ProblemNode>,
+    /// Sets of nodes on which single jobs may run ([`Demand::nodes`]).
+    pub node_sets: Arc<[NodeSet]>,
     pub tenants: Vec<ProblemTenant>,
     /// Jobs in order of submission.
     pub jobs: Vec<ProblemJob>,
@@ -113,6 +119,8 @@ pub struct Demand {
     pub gpus: u32,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
+    /// Nodes on which the job may run.
+    pub nodes: AllowedNodes,
 }
 
 impl SchedulingProblem {
@@ -174,5 +182,6 @@ impl Demand {
         gpus: 1,
         cpu_milli: 0,
         memory_bytes: 0,
+        nodes: AllowedNodes::ALL,
     };
 }

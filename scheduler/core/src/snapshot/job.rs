@@ -7,7 +7,7 @@ use muster_model::job::{Intent, JobState};
 use muster_model::pace::{Pace, Watch};
 use muster_model::packing::Measured;
 use muster_model::spec::{
-    Consistency, Convergence, Ends, PsShardResources, Range, WorkerResources,
+    Consistency, Convergence, Ends, NodeConstraints, PsShardResources, Range, WorkerDemand,
 };
 use muster_model::task::{Role, TaskState};
 use muster_model::wait::Waiting;
@@ -41,11 +41,14 @@ pub struct SnapshotJob {
     /// Whether the number of workers must be a power of two.
     #[serde(default, skip_serializing_if = "is_false")]
     pub power_of_two: bool,
-    pub worker: WorkerResources,
+    pub worker: WorkerDemand,
     pub ps_shard: PsShardResources,
     /// Whether the tasks must be pods, because they have their own image, volumes or secrets.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pods: bool,
+    /// Constraints on the nodes of the tasks.
+    #[serde(default, skip_serializing_if = "NodeConstraints::is_empty")]
+    pub constraints: NodeConstraints,
     pub consistency: Consistency,
     /// Examples per step over all workers. If the batch grows with the workers, this is the batch
     /// of the smallest number of workers.

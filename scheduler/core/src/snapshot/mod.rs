@@ -11,9 +11,11 @@ pub use job::{
 };
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TenantId};
-use muster_model::node::is_part;
+use muster_model::node::{GpuClass, is_part};
 pub use muster_model::plan::StaleWait;
+use muster_model::spec::NodeTraits;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Consistent state of the cluster at one instant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -83,6 +85,12 @@ pub struct SnapshotNode {
     /// Model of the GPUs as the driver names it; a job is not spread over different models. The
     /// name shows whether it is a part of a GPU (MIG instance).
     pub gpu_model: String,
+    /// Whether these are CPU slots in place of GPUs.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cpu_slots: bool,
+    /// Labels of the node to which constraints of jobs refer.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// Memory of the node's smallest GPU or CPU slot; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub gpu_memory_bytes: u64,
@@ -128,6 +136,14 @@ pub struct SnapshotTenant {
 }
 
 impl ClusterSnapshot {
+    /// The best class of GPUs on any node, also on nodes that take no tasks now.
+    #[must_use]
+    pub fn best_gpu_class(&self) -> GpuClass {
+        let nodes = self.nodes.iter().filter(|node| node.gpus > 0);
+        let best = nodes.map(SnapshotNode::gpu_class).max();
+        best.unwrap_or(GpuClass::CpuSlot)
+    }
+
     /// Sorts nodes by name, tenants by id, jobs by submission time and tasks by role. Two snapshots
     /// of the same facts are then equal byte for byte.
     pub fn sort(&mut self) {
@@ -169,6 +185,30 @@ impl SnapshotNode {
     #[must_use]
     pub fn has_pods(&self) -> bool {
         self.pods == Some(true)
+    }
+
+    /// Class of the node's GPUs.
+    #[must_use]
+    pub fn gpu_class(&self) -> GpuClass {
+        if self.cpu_slots {
+            GpuClass::CpuSlot
+        } else if is_part(&self.gpu_model) {
+            GpuClass::Part
+        } else {
+            GpuClass::Gpu
+        }
+    }
+
+    /// Properties of the node to which constraints refer.
+    #[must_use]
+    pub fn traits(&self) -> NodeTraits<'_> {
+        NodeTraits {
+            name: &self.name,
+            gpu_model: &self.gpu_model,
+            class: self.gpu_class(),
+            gpu_memory_bytes: self.gpu_memory_bytes,
+            labels: &self.labels,
+        }
     }
 
     /// Number of GPUs that Muster can allocate.

@@ -16,6 +16,7 @@ pub fn cluster(nodes: usize, gpus: u32) -> SchedulingProblem {
         round_s: 60.0,
         kinds: vec!["v100".to_owned()],
         nodes: vec![node(0, gpus); nodes],
+        node_sets: [].into(),
         tenants: vec![tenant()],
         jobs: Vec::new(),
         history_gpu_s: Vec::new(),
@@ -218,6 +219,10 @@ fn wrong_gang(
     }
     if kinds.iter().any(|&kind| kind != kinds[0]) {
         return Some("mixes kinds");
+    }
+    let mut nodes = parts.iter().map(|part| part.node as usize);
+    if !nodes.all(|node| job.unit.nodes.contains(&problem.node_sets, node)) {
+        return Some("is on a node where it may not run");
     }
     let speed = job.outlook.speed(kinds[0], gpus, nodes_of(parts));
     (speed <= 0.0).then_some("cannot run there")

@@ -4,8 +4,8 @@
 
 use super::{node, power, tenant};
 use muster_core::problem::{
-    Demand, FittedLoss, FreeResources, KindSpeedCurve, NodeAllocation, ProblemJob, ProblemNode,
-    ProblemTenant, ScalingModel, SchedulingProblem, gpus_of, nodes_of,
+    AllowedNodes, Demand, FittedLoss, FreeResources, KindSpeedCurve, NodeAllocation, NodeSet,
+    ProblemJob, ProblemNode, ProblemTenant, ScalingModel, SchedulingProblem, gpus_of, nodes_of,
 };
 
 /// SplitMix64: a small generator with the same sequence on every platform.
@@ -43,6 +43,7 @@ pub fn problem(dice: &mut Dice, kinds: u32) -> SchedulingProblem {
         round_s: 60.0,
         kinds: (0..kinds).map(|kind| format!("k{kind}")).collect(),
         nodes: Vec::new(),
+        node_sets: [].into(),
         tenants: tenants(dice),
         jobs: Vec::new(),
         history_gpu_s: (0..dice.roll(30))
@@ -75,6 +76,26 @@ pub fn problem(dice: &mut Dice, kinds: u32) -> SchedulingProblem {
     problem
 }
 
+/// Restricts about half of the jobs to random sets of nodes. Most sets contain the nodes that the
+/// job holds.
+pub fn restrict(dice: &mut Dice, problem: &mut SchedulingProblem) {
+    let mut sets = Vec::new();
+    let nodes = u32::try_from(problem.nodes.len()).expect("few");
+    for job in &mut problem.jobs {
+        if dice.one_in(2) {
+            continue;
+        }
+        let keeps = !dice.one_in(5);
+        let set = NodeSet::of((0..nodes).map(|node| {
+            let holds = job.present.iter().any(|part| part.node == node);
+            (keeps && holds) || dice.one_in(2)
+        }));
+        job.unit.nodes = AllowedNodes::set(sets.len());
+        sets.push(set);
+    }
+    problem.node_sets = sets.into();
+}
+
 fn tenants(dice: &mut Dice) -> Vec<ProblemTenant> {
     let mut tenants: Vec<ProblemTenant> = (0..4)
         .map(|index| ProblemTenant {
@@ -105,6 +126,7 @@ fn job(
             gpus: unit,
             cpu_milli: u64::from(dice.roll(3)) * 500,
             memory_bytes: u64::from(dice.roll(3)) << 36,
+            nodes: AllowedNodes::ALL,
         },
         min_gpus,
         max_gpus,

@@ -8,8 +8,9 @@ use muster_core::{Action, RoundPlan, apply, check, plan, policy::Policy};
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::job::{Intent, JobPhase, JobState};
 use muster_model::packing::Company;
-use muster_model::spec::{Consistency, PsShardResources, Range, WorkerResources};
+use muster_model::spec::{Consistency, NodeConstraints, PsShardResources, Range, WorkerDemand};
 use muster_model::task::{Outcome, Role, TaskEvent, TaskState};
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 pub struct Scene {
@@ -251,6 +252,8 @@ pub fn node(number: u32, gpus: u32) -> SnapshotNode {
         faults: Vec::new(),
         gpus,
         gpu_model: "gpu".to_owned(),
+        cpu_slots: false,
+        labels: BTreeMap::new(),
         pods: None,
         cpu_milli: 64_000,
         memory_bytes: 1 << 40,
@@ -283,7 +286,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> SnapshotJob {
         not_before_ms: None,
         workers: Range { min: 1, max: 1 },
         ps_shards: Range { min: 1, max: 1 },
-        worker: WorkerResources {
+        worker: WorkerDemand {
             gpus: 1,
             cpu_milli: 100,
             memory_bytes: 1 << 30,
@@ -293,6 +296,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> SnapshotJob {
             memory_bytes: 1 << 28,
         },
         pods: false,
+        constraints: NodeConstraints::default(),
         consistency: Consistency::default(),
         batch: 128,
         adaptive: None,

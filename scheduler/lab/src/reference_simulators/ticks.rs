@@ -263,6 +263,7 @@ impl<'a> Ticking<'a> {
             });
         }
         SchedulingProblem {
+            node_sets: [].into(),
             now_s: self.now_s,
             round_s: TICK_S,
             kinds: self.kinds.clone(),

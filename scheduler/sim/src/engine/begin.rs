@@ -9,7 +9,7 @@ use crate::simulation_record::Holds;
 use muster_core::snapshot::{ClusterSnapshot, Progress, SnapshotJob, SnapshotNode, SnapshotTenant};
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobState};
-use muster_model::spec::{PsShardResources, WorkerResources};
+use muster_model::spec::{NodeConstraints, PsShardResources, WorkerDemand};
 use std::collections::BTreeMap;
 
 impl<'s> SimulationEngine<'s> {
@@ -50,6 +50,8 @@ impl<'s> SimulationEngine<'s> {
                         faults: Vec::new(),
                         gpus: node.gpus,
                         gpu_model: "gpu".to_owned(),
+                        cpu_slots: false,
+                        labels: BTreeMap::new(),
                         pods: None,
                         cpu_milli: 1_000_000,
                         memory_bytes: 1 << 44,
@@ -101,6 +103,7 @@ fn uses(scenario: &Scenario) -> Vec<GpuUse> {
 
 pub(super) fn job(id: JobId, spec: &SimJob) -> SnapshotJob {
     SnapshotJob {
+        constraints: NodeConstraints::default(),
         id,
         tenant: tenant_id(spec.tenant as u128),
         name: spec.name.clone(),
@@ -115,9 +118,9 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> SnapshotJob {
         not_before_ms: None,
         workers: spec.workers,
         ps_shards: spec.ps_shards,
-        worker: WorkerResources {
+        worker: WorkerDemand {
             gpus: spec.gpus_per_worker,
-            ..WorkerResources::default()
+            ..WorkerDemand::default()
         },
         ps_shard: PsShardResources::default(),
         pods: false,

@@ -3,7 +3,7 @@
 use muster_core::snapshot::{ClusterSnapshot, Progress, SnapshotJob, SnapshotNode, SnapshotTenant};
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::job::{Intent, JobState};
-use muster_model::spec::{Consistency, PsShardResources, Range, WorkerResources};
+use muster_model::spec::{Consistency, PsShardResources, Range, WorkerDemand};
 use uuid::Uuid;
 
 /// Cluster of `nodes` nodes of four GPUs.
@@ -22,6 +22,8 @@ pub fn cluster(nodes: u128) -> ClusterSnapshot {
         taken: Vec::new(),
         faults: Vec::new(),
         gpu_model: "T4".to_owned(),
+        cpu_slots: false,
+        labels: std::collections::BTreeMap::new(),
         pods: None,
         gpus: 4,
         cpu_milli: 1_000_000,
@@ -65,12 +67,13 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> SnapshotJob {
         not_before_ms: None,
         workers: Range { min: 1, max: 8 },
         ps_shards: Range { min: 1, max: 1 },
-        worker: WorkerResources {
+        worker: WorkerDemand {
             gpus: 1,
-            ..WorkerResources::default()
+            ..WorkerDemand::default()
         },
         ps_shard: PsShardResources::default(),
         pods: false,
+        constraints: muster_model::spec::NodeConstraints::default(),
         consistency: Consistency::default(),
         batch: 64,
         adaptive: None,

@@ -320,6 +320,8 @@ function obstacle(why: NodeObstacle): string {
       return "kept for jobs ahead of it";
     case "too_small":
       return "too small for one worker";
+    case "forbidden":
+      return "the job's constraints exclude it";
     case "no_pods":
       return "runs tasks as processes, and the job's must be pods";
     case "drained":

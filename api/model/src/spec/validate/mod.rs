@@ -8,10 +8,12 @@ mod engine;
 mod exchange;
 mod layers;
 mod model;
+mod node_constraints;
 mod not_yet;
 mod optimizer;
 mod pod;
 
+pub use node_constraints::{MAX_NODE_LABELS, check_labels, is_label_key, is_label_value};
 pub(crate) use pod::{is_image, is_object_name};
 
 use super::{Engine, JobSpec, Metric, Range, Topology};
@@ -70,6 +72,7 @@ impl JobSpec {
             NO_ID,
         );
         self.check_labels(&mut errors);
+        self.check_node_constraints(&mut errors);
         errors.check(
             "priority",
             &self.priority,
@@ -193,7 +196,7 @@ impl JobSpec {
     }
 
     fn check_resources(&self, errors: &mut Errors) {
-        let worker = self.resources.worker;
+        let worker = &self.resources.worker;
         let shard = self.resources.ps_shard;
         let (most, expected) = match self.engine {
             Some(_) => (1, ONE_GPU),
@@ -363,6 +366,16 @@ impl Errors {
                 expected: expected.to_owned(),
             });
         }
+    }
+
+    /// Checks the number of entries of a list.
+    fn at_most(&mut self, field: &str, entries: usize, most: usize) {
+        self.check(
+            field,
+            &format!("{entries} entries"),
+            entries <= most,
+            &format!("at most {most} entries"),
+        );
     }
 
     fn count(&self) -> usize {

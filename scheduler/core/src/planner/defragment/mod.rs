@@ -95,7 +95,7 @@ fn waiting(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Vec<usize> {
 /// fits.
 fn make_room(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint, index: usize) -> bool {
     let live = &round.jobs[index];
-    let (shape, tenant) = (live.shape, live.tenant as usize);
+    let (shape, tenant) = (live.shape.clone(), live.tenant as usize);
     let needs = shape.min_gpus();
     let quota = round.quota(live);
     let least = (shape.workers.min, shape.ps_shards.min);
@@ -216,7 +216,7 @@ fn clearing(
     fixpoint: &RoundFixpoint,
     gang: usize,
 ) -> Option<Vec<JobMigration>> {
-    let shape = round.jobs[gang].shape;
+    let shape = round.jobs[gang].shape.clone();
     let least = (shape.workers.min, shape.ps_shards.min);
     let priority = round.jobs[gang].priority;
     let mut free = fixpoint.free.clone();

@@ -9,7 +9,8 @@ use super::packed_pairs::{PackedJob, PackedPairs};
 use crate::plan::Action;
 use crate::planner::estimate_cache::EstimateCache;
 use crate::planner::free::{FreeNode, Holding, HostCapacity, NodeGpuMasks, bits, gpus_of};
-use crate::planner::gang::{GangShape, UnfitNodes, add};
+use crate::planner::gang::{GangShape, add};
+use crate::planner::job_nodes::NodeSetTable;
 use crate::planner::observations::{ObservedJob, apply_observations, done_workers};
 use crate::planner::planned_job::{PlannedJob, room_of};
 use crate::planner::scaling_model::Kinds;
@@ -54,6 +55,7 @@ impl<'a> RoundState<'a> {
                 ..SchedulingProblem::default()
             },
             kinds,
+            node_sets: NodeSetTable::new(snapshot),
             studies: studies(snapshot),
             members: Vec::new(),
             held: Vec::new(),
@@ -85,6 +87,7 @@ impl<'a> RoundState<'a> {
             round.add(settled, place, &nodes, memory);
         }
         memory.end();
+        round.problem.node_sets = round.node_sets.sets.clone().into();
         round.join(&pairs);
         round.seats = JobsByGpu::of(&round, |id| nodes.find(id));
         round.reserve_destinations();
@@ -153,7 +156,7 @@ impl<'a> RoundState<'a> {
             worker: job.worker,
             ps_shard: job.ps_shard,
             pods: job.pods,
-            unfit: UnfitNodes::of(job.unfit.iter().filter_map(|&id| nodes.find(id))),
+            nodes: self.node_sets.of(job, self.snapshot, (nodes, &self.kinds)),
         };
         let (leave, resized) = match settled.actions.last() {
             Some(Action::Resize { leave, .. }) => (leave.clone(), true),

@@ -81,6 +81,7 @@ fn unit(shape: &GangShape) -> Demand {
         memory_bytes: worker
             .memory_bytes
             .saturating_add(memory_of_shards.div_ceil(workers)),
+        nodes: shape.nodes.index,
     }
 }
 

@@ -8,15 +8,15 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Node indices by id.
-pub(super) struct NodeIndex(HashMap<NodeId, u32, BuildHasherDefault<IdHasher>>);
+pub(crate) struct NodeIndex(HashMap<NodeId, u32, BuildHasherDefault<IdHasher>>);
 
 impl NodeIndex {
-    pub(super) fn of(snapshot: &ClusterSnapshot) -> Self {
+    pub(crate) fn of(snapshot: &ClusterSnapshot) -> Self {
         let ids = snapshot.nodes.iter().map(|node| node.id);
         Self(ids.zip(0..).collect())
     }
 
-    pub(super) fn find(&self, id: NodeId) -> Option<u32> {
+    pub(crate) fn find(&self, id: NodeId) -> Option<u32> {
         self.0.get(&id).copied()
     }
 }

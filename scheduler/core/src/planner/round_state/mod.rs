@@ -14,6 +14,7 @@ mod resumption;
 
 use super::free::{FreeNode, Holding, NodeGpuMasks, gpus_of};
 use super::gang::GangPlacement;
+use super::job_nodes::NodeSetTable;
 use super::observations::once_gone;
 use super::planned_job::PlannedJob;
 use super::scaling_model::{JobScaling, Kinds};
@@ -25,6 +26,7 @@ use crate::problem::{self, SchedulingProblem};
 use crate::report::MoveReport;
 use crate::snapshot::ClusterSnapshot;
 pub(crate) use dense::dense_node;
+pub(crate) use index::NodeIndex;
 use jobs_by_gpu::JobsByGpu;
 use muster_model::id::StudyId;
 use std::cell::OnceCell;
@@ -36,6 +38,8 @@ pub(crate) struct RoundState<'a> {
     pub capabilities: PolicyCapabilities,
     pub now_ms: i64,
     pub kinds: Kinds,
+    /// Sets of nodes on which jobs may run.
+    pub node_sets: NodeSetTable,
     pub free: Vec<FreeNode>,
     /// Free resources of the empty cluster.
     pub empty: Vec<FreeNode>,

@@ -212,7 +212,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
     /// that turn out not to be needed are left out.
     fn victims_for_newcomer(&mut self, waiter: SliceWaiter, expired: &[usize]) -> Vec<usize> {
         let index = waiter.index;
-        let shape = self.round.jobs[index].shape;
+        let shape = self.round.jobs[index].shape.clone();
         let considered = 4 * shape.min_gpus() as usize + 16;
         // A guest frees no GPU.
         let jobs = &self.round.jobs;
@@ -259,7 +259,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
     /// GPUs that the smallest gang of a job would use if all of `victims` were suspended; `None` if
     /// it would not fit even then.
     fn places(&self, index: usize, victims: &[usize]) -> Option<NodeGpuMasks> {
-        let shape = self.round.jobs[index].shape;
+        let shape = self.round.jobs[index].shape.clone();
         let mut free = self.free.clone();
         for &victim in victims {
             vacate(&mut free, &self.round.jobs[victim]);
@@ -277,7 +277,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
     /// The first candidates without which the smallest gang of a job does not fit. It also returns
     /// the free resources after these have left and the gang is placed.
     fn make_room(&self, index: usize, candidates: &[usize]) -> Option<(Vec<usize>, Vec<FreeNode>)> {
-        let shape = self.round.jobs[index].shape;
+        let shape = self.round.jobs[index].shape.clone();
         let least = (shape.workers.min, shape.ps_shards.min);
         let mut victims = Vec::new();
         let mut free = self.free.clone();
@@ -486,7 +486,7 @@ pub(super) fn loan_ms(round: &RoundState<'_>, slicing: Slicing, index: usize) ->
 /// GPUs are returned too. Unix ms; `i64::MAX` if it never fits.
 fn fits_after(round: &RoundState<'_>, index: usize, mut ends: Vec<(i64, &PlannedJob<'_>)>) -> i64 {
     ends.sort_by_key(|(ends_ms, live)| (*ends_ms, live.job.id));
-    let shape = round.jobs[index].shape;
+    let shape = round.jobs[index].shape.clone();
     let least = (shape.workers.min, shape.ps_shards.min);
     let mut free = round.free.clone();
     for (node, gpus) in round.reserved.iter().flat_map(|(_, kept)| kept) {

@@ -117,7 +117,7 @@ fn is_shut_out(round: &RoundState<'_>, index: usize) -> bool {
 /// room. Without room the job waits in the queue and shows the reason.
 fn restart_elsewhere(round: &mut RoundState<'_>, index: usize) {
     let live = &round.jobs[index];
-    let (shape, size) = (live.shape, live.size);
+    let (shape, size) = (live.shape.clone(), live.size);
     let gpus = count_gpus(&round.jobs[index].home());
     let why = "its GPUs are held by a job without time slices";
     let found = if quota_has_room(round, index, gpus) {
@@ -141,7 +141,7 @@ fn restart_elsewhere(round: &mut RoundState<'_>, index: usize) {
 
 /// Starts a queued job with its smallest gang, if that fits now. Returns whether it was started.
 fn begin(round: &mut RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> bool {
-    let shape = round.jobs[index].shape;
+    let shape = round.jobs[index].shape.clone();
     let least = (shape.workers.min, shape.ps_shards.min);
     let mut free = round.free.clone();
     leave_out(&mut free, crowded);
@@ -161,7 +161,7 @@ fn begin(round: &mut RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> bo
 /// Free GPUs among those that the smallest gang of a job would use once all time-sliced jobs were
 /// suspended. Empty if the gang would not fit even then.
 fn gang_of(round: &RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> NodeGpuMasks {
-    let shape = round.jobs[index].shape;
+    let shape = round.jobs[index].shape.clone();
     let mut free = round.free.clone();
     leave_out(&mut free, crowded);
     for live in &round.jobs {

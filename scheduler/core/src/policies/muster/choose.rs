@@ -46,7 +46,7 @@ pub(super) fn choose(
     } else {
         giving.climb(classes);
     }
-    giving.improve();
+    giving.improve(|_| true);
     giving.chosen
 }
 
@@ -67,7 +67,34 @@ pub(super) fn stay(
         return None;
     }
     giving.climb(&vec![0; all_options.len()]);
-    giving.improve();
+    giving.improve(|_| true);
+    Some(giving.chosen)
+}
+
+/// Gives the GPUs of jobs that were chosen but found no place on the nodes where they may run to
+/// other jobs. A choice counts GPUs by kind and does not see that some nodes are full. Returns
+/// `None` if every such job has its size.
+pub(super) fn refill(
+    problem: &SchedulingProblem,
+    all_options: &[JobOptions<'_>],
+    chosen: &[OptionIndex],
+    held: &[OptionIndex],
+) -> Option<Vec<OptionIndex>> {
+    let lacks_place = |job: usize| {
+        problem.jobs[job].unit.nodes.is_restricted()
+            && all_options[job].value(held[job]) < all_options[job].value(chosen[job])
+    };
+    let short: Vec<bool> = (0..held.len()).map(lacks_place).collect();
+    if !short.contains(&true) {
+        return None;
+    }
+    let mut giving = RemainingCapacity::new(problem, all_options);
+    for (job, choice) in held.iter().enumerate() {
+        if let Some(to) = *choice {
+            giving.change(job, to);
+        }
+    }
+    giving.improve(|job| !short[job]);
     Some(giving.chosen)
 }
 
@@ -192,14 +219,15 @@ impl<'a> RemainingCapacity<'a> {
         }
     }
 
-    /// Changes single jobs to better options that fit into the remaining capacity.
-    fn improve(&mut self) {
+    /// Changes single jobs among those that `may` change to better options that fit into the
+    /// remaining capacity.
+    fn improve(&mut self, may: impl Fn(usize) -> bool) {
         for _ in 0..ROUNDS {
             if self.is_spent() {
                 break;
             }
             let mut improved = false;
-            for job in 0..self.all_options.len() {
+            for job in (0..self.all_options.len()).filter(|&job| may(job)) {
                 if let Some(to) = self.improvement(job) {
                     improved |= self.change(job, to);
                 }

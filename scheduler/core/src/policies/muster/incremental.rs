@@ -10,7 +10,7 @@
 //! the next waiting job would pay if that is higher.
 
 use super::Muster;
-use super::options::{KindCapacity, kinds, options_of};
+use super::options::{KindTable, options_of};
 use super::placement_index::PlacementIndex;
 use crate::policies::quota::Quota;
 use crate::problem::{NodeAllocation, PolicyDecision, ProblemJob, SchedulingProblem, gpus_of};
@@ -29,7 +29,7 @@ type JobPrecedence = (Reverse<i32>, Reverse<u64>, usize);
 pub struct IncrementalState<'p> {
     policy: Muster,
     problem: &'p SchedulingProblem,
-    kinds: Vec<KindCapacity>,
+    kinds: KindTable,
     placement_index: PlacementIndex<'p>,
     quota: Quota<'p>,
     /// Jobs that arrived later or lost their allocation, in their present form.
@@ -66,7 +66,7 @@ impl<'p> IncrementalState<'p> {
         let mut standing = Self {
             policy,
             problem,
-            kinds: kinds(problem),
+            kinds: KindTable::of(problem),
             placement_index: PlacementIndex::new(problem),
             quota: Quota::whole(problem),
             changed: BTreeMap::new(),
@@ -176,7 +176,13 @@ impl<'p> IncrementalState<'p> {
     /// Queues a job, if it can run at any size.
     fn queue(&mut self, index: usize, job: &ProblemJob) {
         let mut options = Vec::new();
-        options_of(self.problem, &self.policy, &self.kinds, job, &mut options);
+        options_of(
+            self.problem,
+            &self.policy,
+            self.kinds.of_job(job),
+            job,
+            &mut options,
+        );
         let best = options
             .iter()
             .map(|option| option.value / f64::from(option.gpus))
@@ -221,7 +227,13 @@ impl<'p> IncrementalState<'p> {
         let mut options = Vec::new();
         let job = self.job(index);
         let (tenant, unit) = (job.tenant, job.unit);
-        options_of(self.problem, &self.policy, &self.kinds, job, &mut options);
+        options_of(
+            self.problem,
+            &self.policy,
+            self.kinds.of_job(job),
+            job,
+            &mut options,
+        );
         options.retain(|option| option.gpus <= self.free && self.quota.allows(tenant, option.gpus));
         options.sort_by(|a, b| {
             let by_profit = b.profit(price).total_cmp(&a.profit(price));

@@ -121,7 +121,10 @@ impl SchedulingPolicy for Muster {
         if let Some(owed) = shares::owed(problem, &all_options, &classes, &chosen) {
             chosen = choose::choose(problem, &all_options, &owed);
         }
-        let anew = place::place_options(problem, &all_options, chosen);
+        let mut anew = place::place_options(problem, &all_options, chosen.clone());
+        if let Some(chosen) = choose::refill(problem, &all_options, &chosen, &anew.held) {
+            anew = place::place_options(problem, &all_options, chosen);
+        }
         let Some(stays) = choose::stay(problem, &all_options) else {
             return place::decision(problem, &all_options, anew);
         };

@@ -69,7 +69,7 @@ const IDLE_WORTH: f64 = 0.01;
 impl OptionTable {
     /// Returns the options of the movable jobs. Other jobs have none.
     pub(super) fn of(problem: &SchedulingProblem, policy: &Muster) -> Self {
-        let kinds = kinds(problem);
+        let kinds = KindTable::of(problem);
         let mut table = Self {
             options: Vec::with_capacity(USUAL_OPTIONS * problem.jobs.len()),
             ends: Vec::with_capacity(problem.jobs.len()),
@@ -77,7 +77,7 @@ impl OptionTable {
         let mut options = Vec::new();
         for job in &problem.jobs {
             options.clear();
-            let present = options_of(problem, policy, &kinds, job, &mut options);
+            let present = options_of(problem, policy, kinds.of_job(job), job, &mut options);
             table.options.extend_from_slice(&options);
             table.ends.push((table.options.len(), present));
         }
@@ -97,7 +97,30 @@ impl OptionTable {
     }
 }
 
-pub(super) fn kinds(problem: &SchedulingProblem) -> Vec<KindCapacity> {
+/// GPU kinds on all nodes, and on each set of nodes of the problem.
+pub(super) struct KindTable {
+    all: Vec<KindCapacity>,
+    by_set: Vec<Vec<KindCapacity>>,
+}
+
+impl KindTable {
+    pub(super) fn of(problem: &SchedulingProblem) -> Self {
+        let sets = problem.node_sets.iter();
+        let by_set = sets.map(|set| kinds(problem, |node| set.contains(node)));
+        Self {
+            by_set: by_set.collect(),
+            all: kinds(problem, |_| true),
+        }
+    }
+
+    /// Returns the kinds on the nodes where a job may run.
+    pub(super) fn of_job(&self, job: &ProblemJob) -> &[KindCapacity] {
+        let set = job.unit.nodes.index();
+        set.map_or(&self.all, |index| &self.by_set[index])
+    }
+}
+
+fn kinds(problem: &SchedulingProblem, is_in: impl Fn(usize) -> bool) -> Vec<KindCapacity> {
     let most = problem.nodes.iter().map(|node| node.kind).max();
     let mut kinds: Vec<KindCapacity> = (0..=most.unwrap_or(0))
         .map(|index| KindCapacity {
@@ -106,7 +129,8 @@ pub(super) fn kinds(problem: &SchedulingProblem) -> Vec<KindCapacity> {
             gpus: 0,
         })
         .collect();
-    for node in &problem.nodes {
+    let nodes = problem.nodes.iter().enumerate();
+    for (_, node) in nodes.filter(|&(index, _)| is_in(index)) {
         let kind = &mut kinds[usize::from(node.kind)];
         kind.node_gpus = kind.node_gpus.max(node.gpus);
         kind.gpus += node.gpus;

@@ -179,7 +179,10 @@ impl GangsOnNode {
             .iter()
             .map(|(&node, &(moving, _))| (moving, node))
             .collect();
-        nodes.retain(|&(moving, node)| placement_index.free_on(node) + moving >= whole);
+        nodes.retain(|&(moving, node)| {
+            let free = placement_index.free_on(node, unit);
+            free.is_some_and(|free| free + moving >= whole)
+        });
         nodes.sort_unstable();
         let mut moved = Vec::new();
         for (_, node) in nodes.into_iter().take(option.nodes as usize) {

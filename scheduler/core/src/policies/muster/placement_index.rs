@@ -5,7 +5,7 @@ use crate::policies::place;
 use crate::problem::{Demand, FreeResources, NodeAllocation, SchedulingProblem};
 
 /// Candidates that are examined for one node before the next larger gap. CPU or memory can exclude
-/// some.
+/// some. All candidates are examined for a job that may not run on every node.
 const LOOKS: usize = 16;
 
 /// Free GPUs of every node, and the nodes indexed by them.
@@ -41,9 +41,11 @@ impl<'a> PlacementIndex<'a> {
         fits
     }
 
-    /// Returns the free GPUs of a node.
-    pub(super) fn free_on(&self, node: u32) -> u32 {
-        self.tally.free[node as usize]
+    /// Returns the free GPUs of a node; `None` if a job of this unit may not run there.
+    pub(super) fn free_on(&self, node: u32, unit: &Demand) -> Option<u32> {
+        let node = node as usize;
+        let allows = self.tally.allows(node, unit);
+        allows.then(|| self.tally.free[node])
     }
 
     pub(super) fn give(&mut self, parts: &[NodeAllocation], unit: &Demand) {
@@ -183,7 +185,11 @@ impl<'a> PlacementIndex<'a> {
         {
             gap.pop();
         }
-        let looks = LOOKS + taken.len();
+        let looks = if unit.nodes.is_restricted() {
+            gap.len()
+        } else {
+            LOOKS + taken.len()
+        };
         gap.iter()
             .rev()
             .take(looks)
