@@ -87,23 +87,18 @@ impl Family {
     }
 
     /// Returns the batch with the best goodput on a shape at this share of the work. Returns the
-    /// declared first batch before the first measurement.
+    /// first batch of `limits` before the first measurement. `limits` apply to the placement.
     #[must_use]
     pub fn batch(
         &self,
         kind: u16,
         shape: PlacementShape,
+        limits: BatchLimits,
         share_done: f64,
-        batching: Batching,
     ) -> BatchSplit {
-        let limits = self.limits[usize::from(kind)];
-        let adaptive = match batching {
-            Batching::Fixed { batch } => return limits.split(batch, shape.gpus),
-            Batching::Adaptive => self.throughput(kind),
-        };
         let noise = self.noises.at(share_done);
         let first = limits.first(shape.gpus);
-        let (Some(throughput), Some(noise)) = (adaptive, noise) else {
+        let (Some(throughput), Some(noise)) = (self.throughput(kind), noise) else {
             return first;
         };
 

@@ -1,6 +1,6 @@
 //! Inputs of a policy about the jobs, as the outlooks of a dense problem.
 
-use super::profile_curves::{adaptive_curve, best_batch, fixed_batch_curve};
+use super::profile_curves::{ProfiledKind, adaptive_curve, best_batch, fixed_batch_curve};
 use super::training::ReferenceTraining;
 use muster_core::learn::{
     BatchSplit, Batching, CurveBounds, Family, NoiseScale, PlacementShape, StepTime,
@@ -86,7 +86,7 @@ impl<'a> JobObserver<'a> {
             (Batching::Adaptive, None) => training.limits().first(gpus),
             (Batching::Adaptive, Some(family)) => {
                 let done = training.share_done(training.application.declared_work());
-                family.batch(training.kind, shape(training), done, batching)
+                family.batch(training.kind, shape(training), training.limits(), done)
             }
         }
     }
@@ -178,10 +178,9 @@ impl<'a> JobObserver<'a> {
         let key = (application.name.as_str(), Batching::Fixed { batch }, 0);
         let curves = self.curves.entry(key).or_insert_with(|| {
             let slowdown = training.rules.slowdown(&application.name);
-            let kinds = (0_u16..).zip(application.measured.iter().zip(&self.kinds));
-            let curves = kinds.map(|(kind, (measured, &sizes))| {
-                let limits = training.rules.limits(application, kind);
-                slowed(fixed_batch_curve(measured, limits, batch, sizes), slowdown)
+            let curves = self.kinds.iter().zip(0..).map(|(&sizes, kind)| {
+                let profiled = profiled(training, kind);
+                slowed(fixed_batch_curve(profiled, batch, sizes), slowdown)
             });
             (0, curves.collect())
         });
@@ -203,11 +202,9 @@ impl<'a> JobObserver<'a> {
         );
         let curves = self.curves.entry(key).or_insert_with(|| {
             let slowdown = training.rules.slowdown(&application.name);
-            let kinds = (0_u16..).zip(&self.kinds);
-            let curves = kinds.map(|(kind, &sizes)| {
-                let limits = training.rules.limits(application, kind);
-                let curve = adaptive_curve(application, kind, limits, training.epoch, sizes);
-                slowed(curve, slowdown)
+            let curves = self.kinds.iter().zip(0..).map(|(&sizes, kind)| {
+                let profiled = profiled(training, kind);
+                slowed(adaptive_curve(profiled, training.epoch, sizes), slowdown)
             });
             (0, curves.collect())
         });
@@ -217,6 +214,14 @@ impl<'a> JobObserver<'a> {
             all - training.progress,
             Arc::clone(&curves.1),
         )
+    }
+}
+
+fn profiled<'a>(training: &ReferenceTraining<'a>, kind: u16) -> ProfiledKind<'a> {
+    ProfiledKind {
+        application: training.application,
+        rules: training.rules,
+        kind,
     }
 }
 

@@ -34,7 +34,9 @@ pub(super) struct ReferenceTraining<'a> {
 impl ReferenceTraining<'_> {
     /// Batch limits on the held GPUs.
     pub(super) fn limits(&self) -> BatchLimits {
-        self.rules.limits(self.application, self.kind)
+        let placement = self.placement();
+        self.rules
+            .limits_on(self.application, self.kind, &placement)
     }
 
     pub(super) fn gpus(&self) -> u32 {
