@@ -20,7 +20,7 @@ mod training;
 pub use application::{Application, Epoch, GradientStatistics};
 pub use contestant::{Cluster, ContestError, Contestant, NodeGroup};
 pub use lower_bound::seconds_at_request;
-pub use observation::ObservationSource;
+pub use observation::{Learning, ObservationSource};
 pub use profiles::{ProfileError, Profiles};
 pub use rules::SimulatorRules;
 pub use ticks::{ReferenceSettings, SimulationProgress, run};

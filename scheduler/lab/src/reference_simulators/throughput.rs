@@ -91,6 +91,14 @@ impl ThroughputProfile {
             .max_by(f64::total_cmp)
     }
 
+    /// Largest measured batch of one GPU over its longest measured step, in examples per second:
+    /// the measure by which Sia's artefact compares GPU kinds. `None` without measurements.
+    pub(super) fn speed_of_one_gpu(&self) -> Option<f64> {
+        let alone = &self.placements.get(&vec![1])?.0;
+        let steps = alone.iter().map(|(_, time)| time.step_s);
+        Some(alone.last()?.0 / steps.fold(0.0, f64::max))
+    }
+
     /// Orders the measurements. With `sizes_from_placements` the sizes are means over placements
     /// with equal nodes and GPUs.
     pub(super) fn finish(&mut self, sizes_from_placements: bool) {

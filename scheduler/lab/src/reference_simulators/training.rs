@@ -2,6 +2,7 @@
 
 use super::application::Application;
 use super::rules::SimulatorRules;
+use crate::trace::TraceJob;
 use muster_core::learn::{BatchLimits, BatchSplit};
 use muster_core::problem::{NodeAllocation, gpus_of};
 
@@ -10,6 +11,7 @@ use muster_core::problem::{NodeAllocation, gpus_of};
 pub(super) struct ReferenceTraining<'a> {
     pub application: &'a Application,
     pub rules: SimulatorRules,
+    pub trace: &'a TraceJob,
     /// Allocation in order, and the kind of its GPUs.
     pub parts: Vec<NodeAllocation>,
     pub kind: u16,
