@@ -7,6 +7,8 @@
 
 mod application;
 mod contestant;
+#[cfg(test)]
+mod ground_truth;
 mod lower_bound;
 mod observation;
 mod profile_curves;
