@@ -1,5 +1,5 @@
-//! Comparisons with runs of Sia's artefact: the files `sia/ground-truth` of the traces. They have no
-//! licence and are not part of the repository.
+//! Comparisons with runs of Sia's artefact: the files `sia/ground-truth` of the traces. They have
+//! no licence and are not part of the repository.
 
 #[path = "../../tests/traces/mod.rs"]
 mod traces;
