@@ -125,8 +125,8 @@ fn muster_fixed_beats_tiresias_and_optimus() {
     assert!(two.jct_s <= 6_000.0, "{two:?}");
 }
 
-/// Sia needs 2,237 s in its own simulator. `sia`, which shares models as `muster`, needs 1,915 s and
-/// 643 GPU-hours here.
+/// Sia needs 2,237 s in its own simulator. `sia`, which shares models as `muster`, needs 1,915 s
+/// and 643 GPU-hours here.
 #[test]
 #[ignore = "needs MUSTER_TRACES: the profiles and workloads of Sia"]
 fn muster_beats_sia_on_several_gpu_kinds() {
