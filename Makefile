@@ -2,7 +2,7 @@
 # for `muster up` and `muster down` are passed in ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web docs dist doc test test-quick test-traces compare bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
+.PHONY: help up down build web docs dist doc test test-quick test-traces compare ablations bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -63,6 +63,20 @@ compare: ## policies side by side on the published workloads of Pollux (LOAD=2.0
 	@scripts/ensure-toolchain
 	@cargo run --release --locked --quiet --bin muster -- compare --profiles $(POLLUX) --workload $(POLLUX)/workloads-$(LOAD)/*.csv.zst \
 		--cluster 16x4 --policy $(POLICIES)
+
+ablations: TRACES ?= ../shared/traces
+ablations: POLLUX = scheduler/lab/traces/pollux
+ablations: LESS = muster,muster-alone,muster-no-placement,muster-no-exploration,muster-fixed
+ablations: ## worth of each input of muster; with Sia's traces (TRACES=FOLDER) also on several GPU kinds
+	@scripts/ensure-toolchain
+	@for load in 1.0 2.0; do \
+		cargo run --release --locked --quiet --bin muster -- compare --profiles $(POLLUX) \
+			--workload $(POLLUX)/workloads-$$load/*.csv.zst --cluster 16x4 --policy $(LESS) || exit 1; done
+	@if [ ! -d "$(TRACES)/sia" ]; then echo "left out: several GPU kinds, because $(TRACES)/sia does not exist; set TRACES"; else \
+	for trace in philly saturn; do \
+		cargo run --release --locked --quiet --bin muster -- compare --profiles "$(TRACES)/sia" --rules sia \
+			--workload "$(TRACES)"/sia/workloads-$$trace/workload-[123].csv --cluster aws:6x4,dgx-ext:2x8,rtx:3x8 \
+			--policy $(LESS),muster-no-kinds || exit 1; done; fi
 
 bench: PEERS ?=
 # Benchmarks that take a quarter of an hour or a whole cluster have separate targets.

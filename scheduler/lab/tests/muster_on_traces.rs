@@ -125,7 +125,8 @@ fn muster_fixed_beats_tiresias_and_optimus() {
     assert!(two.jct_s <= 6_000.0, "{two:?}");
 }
 
-/// Sia needed 2,219 s and 541 GPU-hours in its own simulator.
+/// Sia needs 2,237 s in its own simulator. `sia`, which shares models as `muster`, needs 1,915 s
+/// and 643 GPU-hours here.
 #[test]
 #[ignore = "needs MUSTER_TRACES: the profiles and workloads of Sia"]
 fn muster_beats_sia_on_several_gpu_kinds() {
@@ -139,7 +140,7 @@ fn muster_beats_sia_on_several_gpu_kinds() {
         "muster",
     );
     assert!(
-        means.jct_s <= 2_000.0 && means.gpu_hours <= 541.0,
+        means.jct_s <= 1_900.0 && means.gpu_hours <= 643.0,
         "{means:?}"
     );
 }

@@ -23,6 +23,8 @@ pub struct Family {
     limits: Vec<BatchLimits>,
     /// Step times by GPU kind.
     throughputs: Vec<Throughput>,
+    /// Speeds of one GPU of each kind in a common unit; they scale the model of another kind.
+    kind_speeds: Vec<f64>,
     noises: Noises,
     version: u64,
 }
@@ -45,10 +47,21 @@ impl Family {
     pub fn new(limits: Vec<BatchLimits>) -> Self {
         Self {
             throughputs: vec![Throughput::default(); limits.len()],
+            kind_speeds: vec![1.0; limits.len()],
             limits,
             noises: Noises::default(),
             version: 0,
         }
+    }
+
+    /// Sets the known speeds of one GPU of each kind, in a common unit. A kind without
+    /// measurements then takes the model of another kind times the ratio of their speeds (Sia,
+    /// SOSP 2023). Without this, all kinds count as equally fast until they are measured.
+    #[must_use]
+    pub fn with_kind_speeds(mut self, kind_speeds: Vec<f64>) -> Self {
+        assert_eq!(kind_speeds.len(), self.limits.len(), "a speed per kind");
+        self.kind_speeds = kind_speeds;
+        self
     }
 
     /// Returns the version of the model. It changes with every observation that is news; older
@@ -87,23 +100,18 @@ impl Family {
     }
 
     /// Returns the batch with the best goodput on a shape at this share of the work. Returns the
-    /// declared first batch before the first measurement.
+    /// first batch of `limits` before the first measurement. `limits` apply to the placement.
     #[must_use]
     pub fn batch(
         &self,
         kind: u16,
         shape: PlacementShape,
+        limits: BatchLimits,
         share_done: f64,
-        batching: Batching,
     ) -> BatchSplit {
-        let limits = self.limits[usize::from(kind)];
-        let adaptive = match batching {
-            Batching::Fixed { batch } => return limits.split(batch, shape.gpus),
-            Batching::Adaptive => self.throughput(kind),
-        };
         let noise = self.noises.at(share_done);
         let first = limits.first(shape.gpus);
-        let (Some(throughput), Some(noise)) = (adaptive, noise) else {
+        let (Some((throughput, _)), Some(noise)) = (self.throughput(kind), noise) else {
             return first;
         };
 
@@ -124,14 +132,14 @@ impl Family {
         share_done: f64,
         batching: Batching,
     ) -> KindSpeedCurve {
-        let Some(throughput) = self.throughput(kind) else {
+        let Some((throughput, factor)) = self.throughput(kind) else {
             return KindSpeedCurve::default();
         };
         let stretches = self.noises.stretches::<STRETCHES>(share_done);
         let limits = self.limits[usize::from(kind)];
         let speed = |gpus: u32, nodes: u32| {
             let shape = PlacementShape { nodes, gpus };
-            mean_speed(limits, throughput, shape, &stretches, batching)
+            factor * mean_speed(limits, throughput, shape, &stretches, batching)
         };
         let largest = limits.most_gpus(batching).min(sizes.gpus);
         let node_gpus = sizes.node_gpus.max(1);
@@ -150,17 +158,17 @@ impl Family {
         }
     }
 
-    /// Returns the model of a kind, or of another measured kind if this one was not measured.
-    fn throughput(&self, kind: u16) -> Option<&Throughput> {
+    /// Returns the model of a kind, or of another measured kind if this one was not measured. The
+    /// second value is the factor on its speeds.
+    fn throughput(&self, kind: u16) -> Option<(&Throughput, f64)> {
         let own = &self.throughputs[usize::from(kind)];
         if own.largest_gpus() > 0 {
-            return Some(own);
+            return Some((own, 1.0));
         }
-        let measured = self
-            .throughputs
-            .iter()
-            .filter(|other| other.largest_gpus() > 0);
-        measured.max_by_key(|other| other.points())
+        let measured = self.throughputs.iter().zip(&self.kind_speeds);
+        let measured = measured.filter(|(other, _)| other.largest_gpus() > 0);
+        let (other, speed) = measured.max_by_key(|(other, _)| other.points())?;
+        Some((other, self.kind_speeds[usize::from(kind)] / speed))
     }
 }
 
@@ -204,4 +212,42 @@ fn goodput(
 ) -> f64 {
     let scale = f64::from(batch.total(shape.gpus)) / f64::from(limits.init);
     noise.gain(scale) / throughput.iteration_s(shape, batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BatchLimits, Batching, CurveBounds, Family, PlacementShape, StepTime};
+
+    const LIMITS: BatchLimits = BatchLimits {
+        init: 8,
+        max: 64,
+        min_local: 8,
+        max_local: 16,
+    };
+
+    /// Speed of one GPU of each kind; only the first kind was measured.
+    fn speeds(mut family: Family) -> [f64; 2] {
+        let shape = PlacementShape { nodes: 1, gpus: 1 };
+        let time = StepTime {
+            step_s: 0.5,
+            sync_s: 0.0,
+        };
+        family.observe_step(0, shape, 8, time);
+        let sizes = CurveBounds {
+            node_gpus: 1,
+            gpus: 1,
+        };
+        let batching = Batching::Fixed { batch: 8 };
+        [0, 1].map(|kind| family.curve(kind, sizes, 0.0, batching).local[0])
+    }
+
+    #[test]
+    fn unmeasured_kind_takes_speed_by_known_ratio() {
+        let family = Family::new(vec![LIMITS; 2]);
+        assert_eq!(speeds(family.clone()), [2.0, 2.0]);
+        assert_eq!(
+            speeds(family.with_kind_speeds(vec![10.0, 30.0])),
+            [2.0, 6.0]
+        );
+    }
 }

@@ -70,7 +70,7 @@ pub(super) fn lower_bound(
         .map(|((kind, node_gpus, _), gpus)| {
             let placement = packed(gpus, node_gpus);
             let measured = &application.measured[usize::from(kind)];
-            let limits = rules.limits(application, kind);
+            let limits = rules.limits_on(application, kind, &placement);
             let timed = batches(class, limits, gpus).into_iter().map(|batch| {
                 let slow = rules.slowdown(&application.name);
                 (batch, iteration_s(measured, &placement, batch) * slow)

@@ -7,6 +7,8 @@
 
 mod application;
 mod contestant;
+#[cfg(test)]
+mod ground_truth;
 mod lower_bound;
 mod observation;
 mod profile_curves;
@@ -20,7 +22,7 @@ mod training;
 pub use application::{Application, Epoch, GradientStatistics};
 pub use contestant::{Cluster, ContestError, Contestant, NodeGroup};
 pub use lower_bound::seconds_at_request;
-pub use observation::ObservationSource;
+pub use observation::{Learning, ObservationSource};
 pub use profiles::{ProfileError, Profiles};
 pub use rules::SimulatorRules;
 pub use ticks::{ReferenceSettings, SimulationProgress, run};

@@ -97,15 +97,16 @@ pub(super) fn training_of<'a>(
     Ok((application, batch))
 }
 
-pub(super) fn fresh(
-    application: &Application,
+pub(super) fn fresh<'a>(
+    application: &'a Application,
     rules: SimulatorRules,
     kinds: usize,
-    submitted_s: f64,
-) -> ReferenceTraining<'_> {
+    trace: &'a TraceJob,
+) -> ReferenceTraining<'a> {
     ReferenceTraining {
         application,
         rules,
+        trace,
         parts: Vec::new(),
         kind: 0,
         batch: BatchSplit {
@@ -120,6 +121,6 @@ pub(super) fn fresh(
         held_s: vec![0.0; kinds],
         restarts: None,
         started_s: None,
-        since_s: submitted_s,
+        since_s: trace.submitted_s,
     }
 }

@@ -45,15 +45,26 @@ impl SimulatorRules {
     /// Batch limits that the user declares. With several GPU kinds the largest batch per GPU
     /// depends on the kind.
     pub(super) fn limits(self, application: &Application, kind: u16) -> BatchLimits {
-        let by_kind = match self {
+        self.limits_on(application, kind, &[1])
+    }
+
+    /// Batch limits on a placement. Sia's artefact never runs a batch per GPU that was not measured
+    /// on the placement.
+    pub(super) fn limits_on(
+        self,
+        application: &Application,
+        kind: u16,
+        placement: &[u32],
+    ) -> BatchLimits {
+        let measured = match self {
             Self::Pollux => None,
-            Self::Sia => application.measured[usize::from(kind)].largest_local(),
+            Self::Sia => application.measured[usize::from(kind)].largest_local(placement),
         };
         BatchLimits {
             init: application.init_batch,
             max: application.max_batch,
             min_local: application.min_local,
-            max_local: by_kind.unwrap_or(application.max_local),
+            max_local: measured.unwrap_or(application.max_local),
         }
     }
 
@@ -62,7 +73,9 @@ impl SimulatorRules {
     pub(super) fn most_gpus(self, training: &ReferenceTraining<'_>, batching: Batching) -> u32 {
         match batching {
             Batching::Fixed { .. } if training.application.name == "ncf" => 1,
-            _ => training.limits().most_gpus(batching),
+            _ => self
+                .limits(training.application, training.kind)
+                .most_gpus(batching),
         }
     }
 

@@ -20,6 +20,16 @@ pub struct ThroughputProfile {
     placements: BTreeMap<Vec<u32>, StepTimeSeries>,
     /// By nodes and GPUs: means over the placements, and measurements on many nodes.
     sizes: BTreeMap<u32, BTreeMap<u32, StepTimeSeries>>,
+    /// Batch sizes of the measurements on many nodes.
+    scaled: Vec<ScaledBatch>,
+}
+
+/// Largest number of examples per GPU that was measured for a number of nodes and GPUs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct ScaledBatch {
+    nodes: u32,
+    gpus: u32,
+    local_batch: f64,
 }
 
 impl ThroughputProfile {
@@ -47,6 +57,11 @@ impl ThroughputProfile {
     ) {
         let by_gpus = self.sizes.entry(nodes).or_default();
         by_gpus.entry(gpus).or_default().0.push((local_batch, time));
+        self.scaled.push(ScaledBatch {
+            nodes,
+            gpus,
+            local_batch,
+        });
     }
 
     /// Whether there is no measurement: the application never ran on this kind.
@@ -55,11 +70,33 @@ impl ThroughputProfile {
         self.placements.is_empty() && self.sizes.is_empty()
     }
 
-    /// Largest number of examples that one GPU was given at once.
-    pub(super) fn largest_local(&self) -> Option<u32> {
-        let alone = self.placements.get(&vec![1])?;
+    /// Largest number of examples that a GPU was given at once on this placement. On a placement
+    /// without measurement it is the largest on as many nodes and GPUs or more (Sia's artefact).
+    pub(super) fn largest_local(&self, placement: &[u32]) -> Option<u32> {
+        let largest = match self.placements.get(&smallest_rotation(placement)) {
+            Some(series) => series.0.last().map(|&(batch, _)| batch),
+            None => self.largest_scaled(placement),
+        };
         // The files contain whole numbers.
-        alone.0.last().map(|&(batch, _)| batch as u32)
+        largest.map(|batch| batch as u32)
+    }
+
+    fn largest_scaled(&self, placement: &[u32]) -> Option<f64> {
+        let nodes = u32::try_from(placement.len()).ok()?;
+        let gpus: u32 = placement.iter().sum();
+        let large = self.scaled.iter();
+        large
+            .filter(|size| size.nodes >= nodes && size.gpus >= gpus)
+            .map(|size| size.local_batch)
+            .max_by(f64::total_cmp)
+    }
+
+    /// Largest measured batch of one GPU over its longest measured step, in examples per second:
+    /// the measure by which Sia's artefact compares GPU kinds. `None` without measurements.
+    pub(super) fn speed_of_one_gpu(&self) -> Option<f64> {
+        let alone = &self.placements.get(&vec![1])?.0;
+        let steps = alone.iter().map(|(_, time)| time.step_s);
+        Some(alone.last()?.0 / steps.fold(0.0, f64::max))
     }
 
     /// Orders the measurements. With `sizes_from_placements` the sizes are means over placements
@@ -173,4 +210,41 @@ fn smallest_rotation(placement: &[u32]) -> Vec<u32> {
         })
         .min()
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ProfiledStepTime, ThroughputProfile};
+
+    const TIME: ProfiledStepTime = ProfiledStepTime {
+        step_s: 1.0,
+        sync_s: 0.5,
+    };
+
+    #[test]
+    fn largest_local_batch_is_that_of_placement() {
+        let mut profile = ThroughputProfile::default();
+        for (placement, batch) in [(&[1][..], 320.0), (&[3], 163.0), (&[1, 3], 81.0)] {
+            profile.add_placement(placement, 20.0, TIME);
+            profile.add_placement(placement, batch, TIME);
+        }
+        profile.finish(true);
+        assert_eq!(profile.largest_local(&[1]), Some(320));
+        assert_eq!(profile.largest_local(&[3]), Some(163));
+        assert_eq!(profile.largest_local(&[3, 1]), Some(81), "a rotation");
+        assert_eq!(profile.largest_local(&[2]), None, "no measurement");
+    }
+
+    #[test]
+    fn unmeasured_placement_takes_batch_of_larger_size() {
+        let mut profile = ThroughputProfile::default();
+        profile.add_placement(&[4], 320.0, TIME);
+        for (nodes, gpus, batch) in [(6, 6, 80.0), (6, 20, 57.0), (6, 24, 40.0), (2, 24, 99.0)] {
+            profile.add_size(nodes, gpus, batch, TIME);
+        }
+        profile.finish(true);
+        assert_eq!(profile.largest_local(&[4, 4, 4, 4, 4]), Some(57));
+        assert_eq!(profile.largest_local(&[4, 4, 4, 4, 4, 4]), Some(40));
+        assert_eq!(profile.largest_local(&[4, 4, 4, 4, 4, 4, 1]), None);
+    }
 }

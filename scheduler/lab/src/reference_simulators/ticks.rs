@@ -119,7 +119,7 @@ impl<'a> Ticking<'a> {
                 lower_bound: of_class,
                 request_s: at_request.alone_s,
                 demoted_s: None,
-                training: fresh(application, rules, profiles.kinds.len(), trace.submitted_s),
+                training: fresh(application, rules, profiles.kinds.len(), trace),
             });
         }
         Ok(Self {
@@ -245,7 +245,7 @@ impl<'a> Ticking<'a> {
                 submitted_s: entry.trace.submitted_s,
                 unit: Demand::GPU,
                 min_gpus: 1,
-                max_gpus: self.rules.most_gpus(training, entry.batching),
+                max_gpus: self.observer.most_gpus(training, entry.batching),
                 request_gpus: entry.trace.gpus,
                 present: training.parts.clone(),
                 since_s: training.since_s,

@@ -2,6 +2,7 @@
 
 use super::application::Application;
 use super::rules::SimulatorRules;
+use crate::trace::TraceJob;
 use muster_core::learn::{BatchLimits, BatchSplit};
 use muster_core::problem::{NodeAllocation, gpus_of};
 
@@ -10,6 +11,7 @@ use muster_core::problem::{NodeAllocation, gpus_of};
 pub(super) struct ReferenceTraining<'a> {
     pub application: &'a Application,
     pub rules: SimulatorRules,
+    pub trace: &'a TraceJob,
     /// Allocation in order, and the kind of its GPUs.
     pub parts: Vec<NodeAllocation>,
     pub kind: u16,
@@ -34,7 +36,9 @@ pub(super) struct ReferenceTraining<'a> {
 impl ReferenceTraining<'_> {
     /// Batch limits on the held GPUs.
     pub(super) fn limits(&self) -> BatchLimits {
-        self.rules.limits(self.application, self.kind)
+        let placement = self.placement();
+        self.rules
+            .limits_on(self.application, self.kind, &placement)
     }
 
     pub(super) fn gpus(&self) -> u32 {

@@ -15,6 +15,7 @@
 //! that the higher priorities leave.
 
 mod fractions;
+mod strict;
 #[cfg(test)]
 mod tests;
 mod weights;
@@ -32,6 +33,9 @@ const ROUND_S: f64 = 360.0;
 #[derive(Debug, Clone, Copy)]
 pub struct Gavel {
     objective: Objective,
+    /// Whether the policy follows Sia's artefact: nothing happens within a round, equal jobs have
+    /// equal fractions, and places are taken in the order of the nodes.
+    is_strict: bool,
 }
 
 /// Objective of the time fractions.
@@ -50,6 +54,7 @@ impl Gavel {
     pub fn max_min() -> Self {
         Self {
             objective: Objective::MaxMin,
+            is_strict: false,
         }
     }
 
@@ -58,6 +63,17 @@ impl Gavel {
     pub fn max_sum() -> Self {
         Self {
             objective: Objective::MaxSum,
+            is_strict: false,
+        }
+    }
+
+    /// Returns the second variant as Sia's artefact runs it. It is for comparisons: free GPUs stay
+    /// idle until the next round, and jobs move more often.
+    #[must_use]
+    pub fn strict_max_sum() -> Self {
+        Self {
+            is_strict: true,
+            ..Self::max_sum()
         }
     }
 }
@@ -78,12 +94,23 @@ impl SchedulingPolicy for Gavel {
         let mut state = AllocationState::beside_fixed(problem);
         if !begins_round(problem) {
             keep_running(&mut state);
+            if self.is_strict {
+                return state.decision();
+            }
         }
         for mut level in wish_placement::levels(problem) {
             level.retain(|&job| state.given(job).is_none());
-            let fractions = fractions::solve(self.objective, &state, &level);
-            let claims = claims(&state, &fractions);
+            let mut fractions = fractions::solve(self.objective, &state, &level);
+            if self.is_strict {
+                strict::split_ties(&mut fractions);
+            }
+            let mut claims = claims(&state, &fractions);
+            self.sort(&mut claims);
             let wishes = fill(&state, &claims);
+            if self.is_strict {
+                strict::place_in_order(&mut state, &wishes);
+                continue;
+            }
             wish_placement::place_wishes(&mut state, &wishes);
             // `fill` counts GPUs only. A wish can still fail by whole units, fragmentation, CPU or
             // memory. Any job that fits takes the rest.
@@ -117,8 +144,24 @@ fn keep_running(state: &mut AllocationState<'_>) {
     }
 }
 
-/// Returns every job on every kind on which it can run, by descending priority. `fractions` are by
-/// job.
+impl Gavel {
+    /// Orders claims by descending priority. The artefact orders equals by kind, this policy by
+    /// speed. Among further equals the first submitted job comes first.
+    fn sort(&self, claims: &mut [KindClaim]) {
+        claims.sort_by(|a, b| {
+            let by_priority = b.priority.total_cmp(&a.priority);
+            by_priority.then_with(|| {
+                if self.is_strict {
+                    a.wish.kind.cmp(&b.wish.kind)
+                } else {
+                    b.speed.total_cmp(&a.speed)
+                }
+            })
+        });
+    }
+}
+
+/// Returns every job on every kind on which it can run. `fractions` are by job.
 fn claims(state: &AllocationState<'_>, fractions: &[Vec<TimeFraction>]) -> Vec<KindClaim> {
     let jobs = &state.problem.jobs;
     let mut totals: Vec<(u16, f64)> = Vec::new();
@@ -140,11 +183,6 @@ fn claims(state: &AllocationState<'_>, fractions: &[Vec<TimeFraction>]) -> Vec<K
             });
         }
     }
-    // The sort is stable: among equals the first submitted job comes first.
-    claims.sort_by(|a, b| {
-        let by_priority = b.priority.total_cmp(&a.priority);
-        by_priority.then(b.speed.total_cmp(&a.speed))
-    });
     claims
 }
 

@@ -157,3 +157,41 @@ fn gavel_places_whole_units_and_keeps_their_nodes() {
         );
     }
 }
+
+#[test]
+fn strict_gavel_leaves_free_gpus_idle_within_round() {
+    let mut problem = cluster(&[(1, 2)]);
+    problem.now_s = 3_700.0;
+    problem.jobs = vec![job(vec![power(1.0, 1.0)]); 2];
+    problem.jobs[1].present = vec![part(0, 1)];
+    let strict = Gavel::strict_max_sum().allocate(&problem);
+    assert_eq!(strict.parts, [None, None]);
+    problem.now_s = 3_960.0;
+    let strict = Gavel::strict_max_sum().allocate(&problem);
+    assert_eq!(holds(&problem, &strict, 0), Some((0, 1)));
+}
+
+#[test]
+fn strict_gavel_gives_equal_jobs_equal_time() {
+    let mut problem = cluster(&[(1, 1), (1, 1)]);
+    problem.jobs = vec![on_both(1.0, 5.0), on_both(1.0, 5.0)];
+    let equal = rounds(Gavel::strict_max_sum(), problem.clone(), 10);
+    assert_eq!(equal, [[1_800.0, 1_800.0], [1_800.0, 1_800.0]]);
+    let vertex = rounds(Gavel::max_sum(), problem, 10);
+    assert!(vertex[0].contains(&3_600.0), "{vertex:?}");
+}
+
+#[test]
+fn strict_gavel_takes_gpus_in_order_of_nodes() {
+    let mut problem = cluster(&[(2, 4)]);
+    problem.jobs = vec![job(vec![power(1.0, 1.0)]); 3];
+    for job in &mut problem.jobs {
+        job.request_gpus = 3;
+        job.max_gpus = 3;
+    }
+    problem.jobs[2].request_gpus = 2;
+    let decision = Gavel::strict_max_sum().allocate(&problem);
+    assert_eq!(decision.holds(&problem, 0), [part(0, 3)]);
+    assert_eq!(decision.holds(&problem, 1), [part(0, 1), part(1, 2)]);
+    assert_eq!(decision.holds(&problem, 2), [part(1, 2)]);
+}

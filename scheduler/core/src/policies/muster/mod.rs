@@ -11,9 +11,9 @@
 //!   for a job of minutes and short for a job of days, so old long jobs do not outweigh all new
 //!   ones.
 //!
-//! The time left of every size but the present one includes the cost of a restart. So a change must
-//! pay for itself, and planning twice changes nothing. A job grows at most to twice the size at
-//! which its family was measured, which bounds exploration.
+//! The time left of every size but the present one includes the cost of a restart, and more for a
+//! job that changed often. So a change must pay for itself, and planning twice changes nothing. A
+//! job grows at most to twice the size at which its family was measured, which bounds exploration.
 //!
 //! Strict classes precede the value. Jobs of higher priority are served first. Then come the oldest
 //! overdue jobs, which bounds waiting under permanent overload. Then come jobs of tenants that hold
@@ -32,9 +32,11 @@ mod place;
 mod placement_index;
 mod prices;
 mod shares;
+#[cfg(test)]
+mod tests;
 
 use super::{PolicyCapabilities, SchedulingPolicy};
-use crate::problem::{PolicyDecision, SchedulingProblem, gpus_of};
+use crate::problem::{PolicyDecision, ProblemJob, SchedulingProblem, gpus_of};
 pub use incremental::{AllocationChange, IncrementalState};
 
 /// The policy with its parameters. They were tuned on published workloads, at two loads and with
@@ -43,7 +45,8 @@ pub use incremental::{AllocationChange, IncrementalState};
 pub struct Muster {
     /// Exponent `p` of the time left.
     pub power: f64,
-    /// Exponent `t` of the efficiency: the speed per GPU over the best speed per GPU of the job.
+    /// Exponent `t` of the efficiency: the speed per GPU over the best speed per GPU of the job on
+    /// the same GPU kind.
     pub efficiency_exponent: f64,
     /// Exponent `a` of the age.
     pub ageing: f64,
@@ -65,7 +68,11 @@ pub struct Muster {
     pub offset_restarts: f64,
     /// Weight of a restart. Estimates err, and a job that moves now may move again.
     pub caution: f64,
-    /// Minimum speed that each further GPU must add, as a share of the best speed per GPU.
+    /// Time for which a new job is assumed to keep a size, in changes of size. The changes of the
+    /// job itself then count more and more.
+    pub held_changes: f64,
+    /// Minimum speed that each further GPU must add, as a share of the best speed per GPU of its
+    /// kind.
     pub min_marginal_speed: f64,
     /// Maximum growth of a job, as a multiple of its largest measured size.
     pub explore_factor: u32,
@@ -87,6 +94,7 @@ impl Muster {
         overdue_lengths: 100.0,
         offset_restarts: 6.5,
         caution: 5.0,
+        held_changes: 60.0,
         min_marginal_speed: 0.2,
         explore_factor: 2,
         unknown_length_discount: 1.0,
@@ -94,6 +102,16 @@ impl Muster {
 }
 
 impl Muster {
+    /// Returns the expected share of the time left that a job loses by changes if it changes now:
+    /// the share that its changes, this one included, have cost since its submission. A job that
+    /// changes often keeps its next size only for a short time. So a small gain of speed does not
+    /// pay for another change, although the job has long to go (similar to the discount of Sia).
+    fn lost_share(&self, job: &ProblemJob, now_s: f64) -> f64 {
+        let usual_s = (job.restart_s * job.restart_cost_factor).max(1e-3);
+        let changes_s = usual_s * f64::from(job.restarts) + job.change_s().max(1e-3);
+        changes_s / (job.age_s(now_s) + self.held_changes * usual_s)
+    }
+
     /// Returns the objective of this policy: the sum of the values of all sizes. A job on a size
     /// that is not among its options counts 0.
     #[must_use]

@@ -155,11 +155,7 @@ pub(super) fn options_of(
     let present = present.map(|part| (problem.kind_of(part), held));
     sizes(policy, kinds, job, held, options);
     // At this point the value of each option is its speed.
-    let best = options
-        .iter()
-        .map(|option| option.value / f64::from(option.gpus))
-        .fold(0.0, f64::max);
-    worth_their_gpus(options, policy.min_marginal_speed * best, present);
+    worth_their_gpus(options, policy.min_marginal_speed, present);
     let restart_s = job.restart_s.max(1e-3);
     let offset_s = policy.offset_restarts * restart_s;
     let work =
@@ -173,19 +169,23 @@ pub(super) fn options_of(
     let age = job.age_s(problem.now_s) / age_unit_s;
     let young = age.min(policy.age_knee);
     let ageing = policy.ageing * (1.0 + young).ln() + 0.5 * ((1.0 + age) / (1.0 + young)).ln();
-    let base = ageing - policy.efficiency_exponent * best.ln();
-    for option in &mut *options {
-        let speed = option.value;
-        let stays = present == Some((option.kind, option.gpus));
-        let cost_s = if stays {
-            0.0
-        } else {
-            policy.caution * job.change_s().max(1e-3)
-        };
-        let time_s = work / speed + cost_s + offset_s;
-        let efficiency = policy.efficiency_exponent * (speed / f64::from(option.gpus)).ln();
-        option.urgency = -policy.power * time_s.ln();
-        option.value = (base + efficiency + option.urgency).exp();
+    let lost_share = policy.lost_share(job, problem.now_s);
+    let least_cost_s = policy.caution * job.change_s().max(1e-3);
+    for of_kind in options.chunk_by_mut(|a, b| a.kind == b.kind) {
+        let base = ageing - policy.efficiency_exponent * best_speed_per_gpu(of_kind).ln();
+        for option in of_kind {
+            let speed = option.value;
+            let stays = present == Some((option.kind, option.gpus));
+            let cost_s = if stays {
+                0.0
+            } else {
+                least_cost_s.max(lost_share * work / speed)
+            };
+            let time_s = work / speed + cost_s + offset_s;
+            let efficiency = policy.efficiency_exponent * (speed / f64::from(option.gpus)).ln();
+            option.urgency = -policy.power * time_s.ln();
+            option.value = (base + efficiency + option.urgency).exp();
+        }
     }
     idle_growth(options);
     options.retain(|option| option.value.is_finite() && option.value > 0.0);
@@ -265,20 +265,40 @@ fn idle_growth(options: &mut [AllocationOption]) {
     }
 }
 
-/// Removes sizes whose further GPUs add less than `least` each to the speed of the next smaller
-/// kept one.
-fn worth_their_gpus(options: &mut Vec<AllocationOption>, least: f64, present: Option<(u16, u32)>) {
-    let mut last: Option<AllocationOption> = None;
-    options.retain(|option| {
-        let adds = match last.filter(|last| last.kind == option.kind) {
-            Some(last) => option.value - last.value >= least * f64::from(option.gpus - last.gpus),
-            None => true,
-        };
-        let stays = adds || present == Some((option.kind, option.gpus));
-        // A size that is kept only because it is the present one is no reference for others.
-        if adds {
-            last = Some(*option);
+/// Removes sizes whose further GPUs add less than `share` of the best speed per GPU of their kind,
+/// each, to the speed of the next smaller kept one. The best speed of another kind does not count:
+/// idle GPUs of a slow kind cannot be exchanged for those of a fast one.
+fn worth_their_gpus(options: &mut Vec<AllocationOption>, share: f64, present: Option<(u16, u32)>) {
+    let (mut start, mut kept) = (0, 0);
+    while start < options.len() {
+        let kind = options[start].kind;
+        let of_kind = options[start..].iter().take_while(|of| of.kind == kind);
+        let end = start + of_kind.count();
+        let least = share * best_speed_per_gpu(&options[start..end]);
+        let mut last: Option<AllocationOption> = None;
+        for index in start..end {
+            let option = options[index];
+            let adds = last.is_none_or(|last| {
+                option.value - last.value >= least * f64::from(option.gpus - last.gpus)
+            });
+            // A size that is kept only because it is the present one is no reference for others.
+            if adds {
+                last = Some(option);
+            }
+            if adds || present == Some((option.kind, option.gpus)) {
+                options[kept] = option;
+                kept += 1;
+            }
         }
-        stays
-    });
+        start = end;
+    }
+    options.truncate(kept);
+}
+
+/// Returns the best speed per GPU among options whose value is their speed.
+fn best_speed_per_gpu(options: &[AllocationOption]) -> f64 {
+    let speeds = options
+        .iter()
+        .map(|option| option.value / f64::from(option.gpus));
+    speeds.fold(0.0, f64::max)
 }
