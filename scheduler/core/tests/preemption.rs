@@ -13,8 +13,8 @@ use proptest::prelude::*;
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// Policies that serve a job of higher priority at once. Gavel serves it over several rounds, in the
-/// order of fractions.
+/// Policies that serve a job of higher priority at once. Gavel serves it over several rounds, in
+/// the order of fractions.
 fn prompt() -> impl Iterator<Item = PolicyName> {
     let all = PolicyName::ALL.iter().copied();
     all.filter(|share| !matches!(share, PolicyName::GavelMaxMin | PolicyName::GavelMaxSum))
@@ -27,7 +27,7 @@ fn scene(gpus: u32) -> Scene {
     scene
 }
 
-/// Adds a user's program of one worker and so many steps, at 10 steps per second.
+/// Adds a user's program of one worker and `steps` steps, at 10 steps per second.
 fn program(scene: &mut Scene, name: &str, steps: u64) {
     scene.job(name).ps_shards(0, 0).steps(steps);
     scene.find(name).command = Some(Ends::AllWorkers);
@@ -124,7 +124,7 @@ fn program_with_fresh_checkpoint_stops_for_a_short_job() {
         Action::Stop { why, .. } => Some(why.clone()),
         _ => None,
     });
-    let expected = "from 1 workers to the queue: another tenant's job needs room to start; it loses 14.0 s of work and 5.0 s to restart on 1 GPUs, 19.0 GPU-seconds that t0 bears; another tenant's job gains 60 GPU-seconds";
+    let expected = "from 1 workers to the queue: another tenant's job needs room to start; it loses 14.0 s of work and 5.0 s to restart on 1 GPU, 19.0 GPU-seconds that t0 bears; another tenant's job gains 60 GPU-seconds";
     assert_eq!(why.as_deref(), Some(expected));
     assert_eq!(scene.find("long").lost_s, 14.0);
 }
@@ -169,6 +169,33 @@ fn program_that_continued_before_risks_its_mean_loss() {
     assert_eq!(
         cost(&decide(&mut scene)).map(|cost| cost.work_ms),
         Some(5_000)
+    );
+}
+
+#[test]
+fn program_continues_from_its_reported_step() {
+    let mut scene = long_program(1);
+    scene.find("long").progress.step = 500;
+    assert_eq!(scene.find("long").resumable_step(), 0);
+    let at_ms = scene.snapshot.now_ms;
+    scene.find("long").reported = Some(ReportedCheckpoint { step: 400, at_ms });
+    assert_eq!(scene.find("long").resumable_step(), 400);
+    let restarts = Restarts {
+        resumed: 1,
+        lost_steps: 20.0,
+        ..Restarts::default()
+    };
+    scene.find("long").restarts = Some(restarts);
+    assert_eq!(
+        scene.find("long").resumable_step(),
+        480,
+        "the better of both"
+    );
+    scene.find("long").progress.step = 300;
+    assert_eq!(
+        scene.find("long").resumable_step(),
+        300,
+        "not beyond its step"
     );
 }
 

@@ -2,8 +2,8 @@
 //!
 //! - Running jobs are resized only where that pays, and only while no earlier decision is in
 //!   progress.
-//! - A job is not stopped for a job of equal priority, unless the policy intends that and the rule of
-//!   `preemption` allows it.
+//! - A job is not stopped for a job of equal priority, unless the policy intends that and the rule
+//!   of `preemption` allows it.
 //! - Among the jobs that may be stopped, those stop that lose least.
 //! - A job of higher priority does not wait for cooldowns.
 //! - No job is overtaken for ever.

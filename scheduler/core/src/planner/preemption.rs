@@ -238,11 +238,14 @@ pub(crate) fn text(round: &RoundState<'_>, index: usize, cost: &PreemptionCost) 
             gain_gpu_ms as f64 / 1_000.0
         ),
     };
+    let gpus = match cost.gpus {
+        1 => "1 GPU".to_owned(),
+        gpus => format!("{gpus} GPUs"),
+    };
     format!(
-        "it loses {:.1} s of work and {:.1} s to restart on {} GPUs, {:.1} GPU-seconds that {tenant} bears; {gain}",
+        "it loses {:.1} s of work and {:.1} s to restart on {gpus}, {:.1} GPU-seconds that {tenant} bears; {gain}",
         cost.work_ms as f64 / 1_000.0,
         cost.restart_ms as f64 / 1_000.0,
-        cost.gpus,
         cost.gpu_ms() as f64 / 1_000.0,
     )
 }

@@ -331,8 +331,8 @@ impl SnapshotJob {
         self.workers.min.saturating_mul(self.worker.gpus)
     }
 
-    /// Whether the job takes time slices: its workers can be suspended and may be suspended for other
-    /// jobs.
+    /// Whether the job takes time slices: its workers can be suspended, and may be suspended for
+    /// other jobs.
     #[must_use]
     pub fn takes_turns(&self) -> bool {
         self.suspends && !self.exclusive && self.preemption.allowed != AllowedPreemption::Never
