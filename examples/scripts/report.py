@@ -16,5 +16,6 @@ while step < STEPS and not job.should_checkpoint():
     step += 1
     job.report(step, loss=1.0 / step, accuracy=1.0 - 1.0 / step)
 place.write_text(json.dumps(step))
+job.checkpointed(step)
 job.finish()
 print(f"ends at step {step}", flush=True)

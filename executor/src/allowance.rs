@@ -160,6 +160,7 @@ impl From<&TaskReport> for Weight {
             | TaskReport::Evaluated { .. }
             | TaskReport::CheckpointWritten { .. }
             | TaskReport::CheckpointPruned { .. }
+            | TaskReport::CheckpointReported { .. }
             | TaskReport::Note { .. } => Self::Rest,
         }
     }

@@ -3,7 +3,7 @@
 
 use clap::Parser;
 use muster_core::policies::name::{PolicyName, UnknownPolicy};
-use muster_core::policy::{Packing, Slicing, StartLimit};
+use muster_core::policy::{Packing, PreemptionRules, Slicing, StartLimit};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -77,6 +77,8 @@ pub struct SchedulerConfig {
     pub keep_gone_nodes_s: u64,
     /// Scheduling policy.
     pub policy: PolicyName,
+    /// Rules for stops of jobs for jobs of equal or lower priority.
+    pub preemption: PreemptionRules,
     /// Time slicing; `None` switches it off.
     pub slicing: Option<Slicing>,
     /// Packing; `None` switches it off.
@@ -182,6 +184,14 @@ pub struct SchedulerSettings {
     /// Name of the scheduling policy [default: muster].
     #[arg(long, env = "MUSTER_SCHEDULER_POLICY")]
     pub policy: Option<String>,
+    /// Maximum work that a stop for a job of equal or lower priority may lose, as a share of what
+    /// that job gains, both in GPU-seconds [default: 0.25].
+    #[arg(long, env = "MUSTER_SCHEDULER_PREEMPTION_RISK_SHARE")]
+    pub preemption_risk_share: Option<f64>,
+    /// Maximum share of a job's training time that it loses to jobs of equal or lower priority
+    /// [default: 0.05].
+    #[arg(long, env = "MUSTER_SCHEDULER_PREEMPTION_LOST_SHARE")]
+    pub preemption_lost_share: Option<f64>,
     /// Longest time slice in milliseconds while other jobs wait for the GPUs; 0 disables time
     /// slicing [default: 60000].
     #[arg(long, env = "MUSTER_SCHEDULER_QUANTUM_MS")]
@@ -288,7 +298,18 @@ impl SchedulerConfig {
         let quantum_ms = flags.quantum_ms.or(file.quantum_ms).unwrap_or(60_000);
         let suspended_per_gpu = flags.suspended_per_gpu.or(file.suspended_per_gpu);
         let packs = flags.packing.or(file.packing).unwrap_or(false);
+        let rules = PreemptionRules::default();
         let config = Self {
+            preemption: PreemptionRules {
+                risk_share: flags
+                    .preemption_risk_share
+                    .or(file.preemption_risk_share)
+                    .unwrap_or(rules.risk_share),
+                lost_share: flags
+                    .preemption_lost_share
+                    .or(file.preemption_lost_share)
+                    .unwrap_or(rules.lost_share),
+            },
             tls,
             policy,
             packing: packs.then(Packing::default),
@@ -441,6 +462,18 @@ impl SchedulerConfig {
                 limit_ms,
                 "1000 (a second) to 86400000 (a day)",
             )?;
+        }
+        for (field, share) in [
+            ("preemption_risk_share", self.preemption.risk_share),
+            ("preemption_lost_share", self.preemption.lost_share),
+        ] {
+            if !(0.0..=1.0).contains(&share) {
+                return Err(SchedulerConfigError::Invalid {
+                    field,
+                    value: share.to_string(),
+                    expected: "0 to 1",
+                });
+            }
         }
         if self.packing.is_some() && self.slicing.is_none() {
             return Err(SchedulerConfigError::Invalid {

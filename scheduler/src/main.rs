@@ -67,6 +67,7 @@ async fn run(config: Arc<SchedulerConfig>) -> anyhow::Result<()> {
         pool,
         policy: Policy {
             slicing: config.slicing,
+            preemption: config.preemption,
             packing: config.packing,
             start_limit: Some(config.start_limit),
             ..Policy::named(config.policy)

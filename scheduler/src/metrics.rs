@@ -250,6 +250,7 @@ fn verb(action: &Action) -> &'static str {
         Action::Cancel => "cancel",
         Action::GiveUp { .. } => "give_up",
         Action::Judge { .. } => "judge",
+        Action::Displace { .. } => "displace",
         Action::Suspect { .. } => "suspect",
         Action::Wait { .. } => "wait",
     }

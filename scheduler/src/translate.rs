@@ -173,6 +173,12 @@ fn job(loaded: store::LoadedJob) -> core::SnapshotJob {
         replicated: job.spec.exchange.shard_replicas > 0,
         suspends: job.spec.suspends(),
         exclusive: job.spec.exclusive,
+        preemption: job.spec.preemption,
+        reported: loaded.reported.map(|(step, at)| core::ReportedCheckpoint {
+            step,
+            at_ms: unix_ms(at),
+        }),
+        lost_s: loaded.lost_s,
         lent: loaded.lent,
         trial: loaded
             .trial

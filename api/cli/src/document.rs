@@ -8,10 +8,12 @@ use std::io::Read as _;
 use std::path::Path;
 
 /// Note of `muster submit` and `muster plan` for a command that may restart from its beginning.
-const MAY_START_OVER: &str = "this program may start over when a job of higher priority or a drained node stops it, until Muster has seen it continue from a \
-    checkpoint; `exclusive: true` keeps it out of time slicing and off shared GPUs";
+const MAY_START_OVER: &str = "this program may start over when a job of higher priority or a drained node stops it, until it reports a checkpoint or Muster has \
+    seen it continue from one; `exclusive: true` keeps it out of time slicing and off shared GPUs, `preemption: { allowed: never }` also protects it from \
+    jobs of higher priority";
 
-/// Writes the note to stderr for the document of a command that is not exclusive.
+/// Writes the note to stderr for the document of a command that is not exclusive and may be stopped
+/// for other jobs.
 pub fn note_start_over(document: &Value) {
     if may_start_over(document) {
         eprintln!("muster: note: {MAY_START_OVER}");
@@ -23,6 +25,7 @@ fn may_start_over(document: &Value) -> bool {
         .get("command")
         .is_some_and(|command| !command.is_null())
         && document.get("exclusive") != Some(&Value::Bool(true))
+        && document.pointer("/preemption/allowed") != Some(&Value::from("never"))
 }
 
 /// Reads a document from a file; `-` is standard input.
@@ -70,6 +73,8 @@ mod tests {
         assert!(super::may_start_over(&shared));
         let own = document(r#"{ "command": { "argv": ["sh"] }, "exclusive": true }"#);
         assert!(!super::may_start_over(&own));
+        let never = r#"{ "command": { "argv": ["sh"] }, "preemption": { "allowed": "never" } }"#;
+        assert!(!super::may_start_over(&document(never)));
         assert!(!super::may_start_over(&document(r#"{ "engine": {} }"#)));
     }
 }

@@ -32,7 +32,8 @@ pub struct TaskLaunch {
     pub resume_step: Option<u64>,
     /// Seconds of training time in earlier revisions, counted against `stop.wall_minutes`.
     pub trained_s: f64,
-    /// Grace period from SIGTERM to SIGKILL.
+    /// Grace period of the cluster from SIGTERM to SIGKILL. It holds for every task whose lease has
+    /// expired.
     pub grace_ms: u64,
     /// Kubernetes service account of the task's pod. Without it the pod runs as the node's other
     /// tasks.
@@ -60,6 +61,16 @@ pub struct Peers {
     /// start or may start from them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub spared: BTreeSet<u64>,
+}
+
+impl TaskLaunch {
+    /// Milliseconds from a requested stop to SIGKILL: those of the job's document, or those of the
+    /// cluster.
+    #[must_use]
+    pub fn stop_grace_ms(&self) -> u64 {
+        let document = self.spec.preemption.grace_s;
+        document.map_or(self.grace_ms, |seconds| u64::from(seconds) * 1_000)
+    }
 }
 
 impl Peers {
@@ -113,6 +124,10 @@ pub enum TaskReport {
         checkpoint: Written,
     },
     CheckpointPruned {
+        step: u64,
+    },
+    /// A user's program has written a checkpoint from which it continues at this step.
+    CheckpointReported {
         step: u64,
     },
     /// From the coordinator: the remaining tasks continue from this step with another number of

@@ -55,8 +55,8 @@ pub struct JobRow {
     pub forecast: Option<Forecast>,
     /// Newest step from which the job can continue.
     pub resume_step: Option<u64>,
-    /// Whether a command starts from the beginning: no start of it has continued from a checkpoint.
-    /// It then repeats the steps of `latest`.
+    /// Whether a command starts from the beginning: it has reported no checkpoint, and no start of
+    /// it has continued from one. It then repeats the steps of `latest`.
     pub begins_anew: bool,
     /// Number of edits by the owner.
     pub edits: u64,
@@ -160,7 +160,7 @@ macro_rules! select_jobs {
                    live.workers as "workers!", live.ps_shards as "ps_shards!",
                    case when j.phase = 'succeeded' then j.finished ->> 'model_path' end as "model_path",
                    u.name as user_name, newest.step as "resume_step?",
-                   (jsonb_typeof(j.spec -> 'command') is not distinct from 'object' and j.resumed = 0
+                   (jsonb_typeof(j.spec -> 'command') is not distinct from 'object' and j.resumed = 0 and j.reported_at is null
                        and (j.phase in ('queued', 'paused') or (j.phase in ('starting', 'running') and j.revision_samples = 0))) as "begins_anew!",
                    f.made_at as "forecast_at?",
                    f.start_p10 as "start_p10?", f.start_p50 as "start_p50?", f.start_p90 as "start_p90?",

@@ -345,6 +345,28 @@ pub(crate) async fn started(
     Ok(())
 }
 
+/// Records a checkpoint of a user's program. An older report changes nothing.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub(crate) async fn reported_checkpoint(
+    conn: &mut PgConnection,
+    job: JobId,
+    step: u64,
+    at: OffsetDateTime,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update job set reported_step = $2, reported_at = $3
+         where id = $1 and (reported_at is null or reported_at <= $3)",
+        job.0,
+        signed(step),
+        at
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// Returns at most `max_points` points of the series after a step, evenly spaced. The first and the
 /// last one are always included.
 ///

@@ -22,6 +22,7 @@ mod kubernetes_pods;
 mod kubernetes_scale;
 mod packing;
 mod population;
+mod preempted;
 mod resized;
 mod restarted;
 mod shards;

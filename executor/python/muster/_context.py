@@ -81,6 +81,17 @@ class Context:
         body = {"run_id": self._run_id, "metrics": points}
         self._deliver("/api/2.0/mlflow/runs/log-batch", body)
 
+    def checkpointed(self, step):
+        """Reports a checkpoint from which the program continues at `step`. Call it on rank 0.
+
+        The scheduler then knows how much work a stop would lose, and stops the job for others of
+        its priority only if that is little.
+
+        Raises :class:`ReportError` as :meth:`report`.
+        """
+        if self._url is not None:
+            self._deliver("/muster/v1/checkpoint", {"step": int(step)})
+
     def finish(self):
         """Sends buffered points, so that the job's page shows the last ones. More may follow."""
         if self._url is not None:

@@ -78,7 +78,7 @@ fn ours(launch: &TaskLaunch, peers: &Peers, paths: &Paths, add: &mut impl FnMut(
     add("MUSTER_RANK", launch.role.index().to_string());
     add("MUSTER_WORKERS", peers.workers.len().to_string());
     add("MUSTER_RESTART_COUNT", restarts.to_string());
-    add("MUSTER_GRACE_MS", launch.grace_ms.to_string());
+    add("MUSTER_GRACE_MS", launch.stop_grace_ms().to_string());
     add("MUSTER_TASK_DIR", paths.task.display().to_string());
     if let Some(checkpoints) = &paths.checkpoints {
         add("MUSTER_CHECKPOINT_DIR", checkpoints.display().to_string());

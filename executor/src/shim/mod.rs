@@ -186,7 +186,8 @@ fn carry_out(arguments: &ShimArguments, folder: &NodeTaskFolder) -> Result<Outco
         )
     });
     let settings = supervise::StopSettings {
-        grace_ms: launch.grace_ms,
+        grace_ms: launch.stop_grace_ms(),
+        lease_grace_ms: launch.grace_ms,
         notice: launch.spec.command.is_some().then(|| folder.stopping()),
         pod: folder.pod(),
         writer,

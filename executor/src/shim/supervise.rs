@@ -42,8 +42,11 @@ pub(super) struct Signals {
 
 /// Settings for the stop of the task.
 pub(super) struct StopSettings {
-    /// Time from SIGTERM to SIGKILL.
+    /// Time from SIGTERM to SIGKILL after a requested stop.
     pub grace_ms: u64,
+    /// Time from the end of the lease to SIGKILL. The scheduler assigns the GPUs to other tasks
+    /// after it, so the job's document does not change it.
+    pub lease_grace_ms: u64,
     /// Of a command: file that announces the stop.
     pub notice: Option<TaskFile>,
     /// Of a shim in a pod: record of whether the executor requested the pod's end.
@@ -58,12 +61,13 @@ impl StopSettings {
         record.is_some_and(|record| !record.told_to_stop)
     }
 
-    fn tell(&self) {
+    /// Announces the stop, with this time until SIGKILL.
+    fn tell(&self, grace_ms: u64) {
         let Some(file) = &self.notice else { return };
-        let grace_ms = i64::try_from(self.grace_ms).unwrap_or(i64::MAX);
+        let left_ms = i64::try_from(grace_ms).unwrap_or(i64::MAX);
         let notice = StopNotice {
-            until_unix_ms: clock::unix_ms().saturating_add(grace_ms),
-            grace_ms: self.grace_ms,
+            until_unix_ms: clock::unix_ms().saturating_add(left_ms),
+            grace_ms,
         };
         let file = file.clone();
         // A failure does not matter: the signal announces the stop too.
@@ -97,7 +101,7 @@ impl SupervisionPhase {
         self,
         now_ms: u64,
         driver_limit_ms: Option<u64>,
-        expired_at_ms: Option<u64>,
+        by_lease_ms: Option<u64>,
         grace_ms: u64,
     ) -> Self {
         let Self::Stopping {
@@ -111,7 +115,7 @@ impl SupervisionPhase {
         let by_driver_ms = driver_limit_ms.map_or(kill_at_ms, |driver_limit_ms| {
             now_ms.min(told_at_ms.saturating_add(driver_limit_ms)) + grace_ms
         });
-        let by_lease_ms = kill_by_lease_ms(expired_at_ms, grace_ms).unwrap_or(u64::MAX);
+        let by_lease_ms = by_lease_ms.unwrap_or(u64::MAX);
         Self::Stopping {
             told_at_ms,
             kill_at_ms: by_driver_ms.min(by_lease_ms),
@@ -168,7 +172,7 @@ pub(super) fn run_to_end(
         let now_ms = clock::boottime_ms();
         let expired_at_ms = lease.expired_at_ms(now_ms);
         let was_running = matches!(phase, SupervisionPhase::Running);
-        let kill_at_ms = kill_by_lease_ms(expired_at_ms, settings.grace_ms);
+        let kill_at_ms = kill_by_lease_ms(expired_at_ms, settings.lease_grace_ms);
         if was_running && kill_at_ms.is_some_and(|at_ms| now_ms >= at_ms) {
             // Before all else: the machine was frozen, and the GPUs may belong to another task.
             kill_group(&task);
@@ -180,7 +184,7 @@ pub(super) fn run_to_end(
         let driver_limit_ms = suspension
             .as_ref()
             .and_then(ProgramSuspension::driver_limit_ms);
-        phase = phase.postpone_kill(now_ms, driver_limit_ms, expired_at_ms, settings.grace_ms);
+        phase = phase.postpone_kill(now_ms, driver_limit_ms, kill_at_ms, settings.grace_ms);
         phase = advance(phase, &task, signals, (now_ms, kill_at_ms), settings);
         let is_told_now = was_running && !matches!(phase, SupervisionPhase::Running);
         if is_told_now {
@@ -279,7 +283,11 @@ fn advance(
         SupervisionPhase::Running => {
             let is_lease = by_lease_ms.is_some();
             if is_lease || signals.stop.load(Ordering::Relaxed) {
-                settings.tell();
+                settings.tell(if is_lease {
+                    settings.lease_grace_ms
+                } else {
+                    settings.grace_ms
+                });
                 tell_to_stop(task);
                 return SupervisionPhase::Stopping {
                     told_at_ms: now_ms,
@@ -375,7 +383,7 @@ fn outcome(status: WaitStatus) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::SupervisionPhase;
+    use super::{SupervisionPhase, kill_by_lease_ms};
 
     /// The stop is at 1,000 with a grace of 5,000; the driver may take 60,000.
     #[test]
@@ -396,7 +404,8 @@ mod tests {
                 kill_at_ms: 1_000 + GRACE_MS,
                 is_lease: false,
             };
-            let postponed = told.postpone_kill(now_ms, driver_limit_ms, expired_at_ms, GRACE_MS);
+            let by_lease_ms = kill_by_lease_ms(expired_at_ms, GRACE_MS);
+            let postponed = told.postpone_kill(now_ms, driver_limit_ms, by_lease_ms, GRACE_MS);
             let SupervisionPhase::Stopping { kill_at_ms: at, .. } = postponed else {
                 panic!("it is still being stopped");
             };
@@ -404,6 +413,24 @@ mod tests {
                 at, kill_at_ms,
                 "{now_ms} {driver_limit_ms:?} {expired_at_ms:?}"
             );
+        }
+    }
+    /// The document asks for 60 s, the cluster for 5 s. The GPUs belong to others 5 s after the
+    /// lease.
+    #[test]
+    fn longer_grace_of_a_document_ends_with_the_lease() {
+        for (expired_at_ms, kill_at_ms) in [(None, 61_000), (Some(8_000), 13_000)] {
+            let told = SupervisionPhase::Stopping {
+                told_at_ms: 1_000,
+                kill_at_ms: 61_000,
+                is_lease: false,
+            };
+            let by_lease_ms = kill_by_lease_ms(expired_at_ms, 5_000);
+            let postponed = told.postpone_kill(9_000, None, by_lease_ms, 60_000);
+            let SupervisionPhase::Stopping { kill_at_ms: at, .. } = postponed else {
+                panic!("it is still being stopped");
+            };
+            assert_eq!(at, kill_at_ms);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Progress lines of a program that cannot reach the server: lines of its output that begin with
 //! `muster:`, such as `muster: step=10 loss=0.31`. They are treated and limited as values logged by
-//! HTTP.
+//! HTTP. `muster: checkpoint step=10` reports a checkpoint.
 //!
 //! The task's shim reads each byte of the output once and in order, before it writes the end. So a
 //! restart of the daemon repeats no line, and the last lines are not lost.
@@ -133,6 +133,10 @@ impl MetricLineReader {
     }
 
     fn take(&mut self, line: &[u8]) -> Result<(), MetricLineError> {
+        if let Some(step) = checkpoint(line)? {
+            let report = TaskReport::CheckpointReported { step };
+            return Ok(events::append(&self.events, &[report])?);
+        }
         let metrics = metrics(line, clock::unix_ms())?;
         let events = self.events.clone();
         let batch = LogBatch {
@@ -163,6 +167,25 @@ impl MetricLineReader {
         if !std::mem::replace(&mut self.has_failed, true) {
             eprintln!("what the task's output says of its progress is lost: {error}");
         }
+    }
+}
+
+/// Returns the step of a line that reports a checkpoint; `None` for other lines.
+fn checkpoint(line: &[u8]) -> Result<Option<u64>, MetricLineError> {
+    let text = std::str::from_utf8(&line.trim_ascii()[PREFIX.len()..]);
+    let text = text.map_err(|_| MetricLineError::NoText)?;
+    let mut words = text.split_ascii_whitespace();
+    if words.next() != Some("checkpoint") {
+        return Ok(None);
+    }
+    let word = words.next().ok_or(MetricLineError::NoStep)?;
+    let step = word
+        .strip_prefix("step=")
+        .and_then(|step| step.parse().ok());
+    match (step, words.next()) {
+        (Some(step), None) => Ok(Some(step)),
+        (_, Some(more)) => Err(MetricLineError::Word(more.to_owned())),
+        (None, None) => Err(MetricLineError::Word(word.to_owned())),
     }
 }
 
@@ -249,6 +272,19 @@ mod tests {
         assert_eq!((samples, notes), (vec![(10, 0.5)], Vec::new()));
         let (samples, _) = told(&[b"  muster: step=3 loss=1e-2 accuracy=0.9"]);
         assert_eq!(samples, [(3, 0.01)], "the last line needs no end");
+    }
+
+    #[test]
+    fn checkpoint_line_reports_its_step() {
+        let step = |line: &str| checkpoint(line.as_bytes()).map_err(|error| error.to_string());
+        assert_eq!(step("muster: checkpoint step=12"), Ok(Some(12)));
+        assert_eq!(step("muster: step=12 loss=1"), Ok(None));
+        let refused = |line: &str| step(line).expect_err("refused");
+        assert_eq!(refused("muster: checkpoint"), "it has no step=NUMBER");
+        let expected = "\"step=x\" is not NAME=NUMBER";
+        assert_eq!(refused("muster: checkpoint step=x"), expected);
+        let expected = "\"loss=1\" is not NAME=NUMBER";
+        assert_eq!(refused("muster: checkpoint step=1 loss=1"), expected);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use muster_model::assignment::TaskLaunch;
+use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::id::TaskId;
 use muster_model::task::Role;
 use serde_json::{Value, json};
@@ -144,6 +144,7 @@ fn routes(app: Arc<TrackingApp>) -> Router {
     Router::new()
         .nest("/api/2.0/mlflow", mlflow)
         .route("/muster/v1/stopping", get(stopping))
+        .route("/muster/v1/checkpoint", post(report_checkpoint))
         .fallback(async || {
             MlflowError::new(
                 StatusCode::NOT_FOUND,
@@ -289,6 +290,25 @@ async fn stopping(
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+/// Records that the program has written a checkpoint from which it continues at `step`.
+async fn report_checkpoint(
+    State(app): State<Arc<TrackingApp>>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> MlflowResponse {
+    app.with(&headers, |open| {
+        let step = body.get("step").and_then(message::integer);
+        let step = step.and_then(|step| u64::try_from(step).ok());
+        let step = step.ok_or(Malformed {
+            field: "step",
+            expected: "a whole number of at least 0",
+        })?;
+        let report = TaskReport::CheckpointReported { step };
+        events::append(&open.folder.events(), &[report]).map_err(not_kept)?;
+        Ok(json!({}))
+    })
 }
 
 async fn flush_for_ever(app: Arc<TrackingApp>) {

@@ -166,6 +166,45 @@ fn stopped_program_counts_as_stopped_with_any_exit() {
     site.finish();
 }
 
+#[test]
+fn document_states_the_time_from_stop_to_kill() {
+    let site = Site::started(10_000, &[]);
+    let script = "trap '' TERM; echo \"grace $MUSTER_GRACE_MS\"; while :; do sleep 0.01; done";
+    let mut tasks = [site.command(0, shell(script))];
+    // No test waits for the end of this grace.
+    tasks[0].launch.grace_ms = 60_000;
+    tasks[0].launch.spec.preemption.grace_s = Some(1);
+    site.scheduler.assign(1, &tasks);
+    introduce(&site, &mut tasks);
+    site.until_log_has(&tasks[0], "grace 1000");
+    site.scheduler.assign(3, &[tasks[0].stopped()]);
+    let killed = Outcome::Stopped {
+        killed: true,
+        driver: None,
+    };
+    assert_eq!(site.until_gone(&tasks[0]), killed);
+    site.finish();
+}
+
+#[test]
+fn program_reports_checkpoints_by_http_and_by_lines() {
+    let site = Site::started(10_000, &[]);
+    let script = "echo 'muster: checkpoint step=12'; python3 -c 'import muster; muster.init().checkpointed(13)' && echo reported";
+    let mut tasks = vec![site.command(0, shell(script))];
+    site.scheduler.assign(1, &tasks);
+    introduce(&site, &mut tasks);
+    assert_eq!(site.until_gone(&tasks[0]), Outcome::exited(0));
+    let steps: Vec<u64> = told(&site, &tasks[0])
+        .iter()
+        .filter_map(|report| match report {
+            TaskReport::CheckpointReported { step } => Some(*step),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(steps, [12, 13]);
+    site.finish();
+}
+
 /// A program with a helper process that SIGTERM would end, as that of a data loader. When the
 /// program is asked to stop, it checks that the helper lives.
 const WITH_A_HELPER: &str = r#"

@@ -106,6 +106,7 @@ fn apply_one(job: &mut SnapshotJob, action: &Action, now_ms: i64) -> Result<(), 
         lent: &mut job.lent,
         verdicts,
         suspects,
+        lost_s: &mut job.lost_s,
     };
     record
         .apply(action, now_ms)

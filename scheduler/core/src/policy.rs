@@ -62,6 +62,9 @@ pub struct Policy {
     /// Maximum time for a node to start a task; `None` for no limit, as in older rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_limit: Option<StartLimit>,
+    /// Rules for stops of jobs for jobs of equal or lower priority.
+    #[serde(default)]
+    pub preemption: PreemptionRules,
     /// Rules that exclude a node on which too many tasks failed.
     #[serde(default)]
     pub bad_nodes: BadNodes,
@@ -91,6 +94,26 @@ impl Default for StartLimit {
         Self {
             process_ms: 300_000,
             pod_ms: 3_600_000,
+        }
+    }
+}
+
+/// Rules for stops of jobs for jobs of equal or lower priority.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreemptionRules {
+    /// Maximum work that a stop may lose, in GPU-seconds, as a share of what the other job gains.
+    pub risk_share: f64,
+    /// Maximum share of a job's training time that it may lose to other jobs.
+    pub lost_share: f64,
+}
+
+/// A quarter of the gain, and 5 % of the training time.
+impl Default for PreemptionRules {
+    fn default() -> Self {
+        Self {
+            risk_share: 0.25,
+            lost_share: 0.05,
         }
     }
 }
@@ -220,6 +243,7 @@ impl Policy {
             explained_jobs: 16,
             suspend_limit_ms: suspend_limit_ms(),
             start_limit: None,
+            preemption: PreemptionRules::default(),
             bad_nodes: BadNodes::default(),
             slicing: None,
             packing: None,

@@ -2,6 +2,7 @@
 
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
+use muster_model::plan::PreemptionCost;
 use muster_model::wait::Waiting;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,19 @@ pub struct RoundReport {
     /// Running jobs that migrate to make room for a waiting job, or to gather their own tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<MoveReport>,
+    /// Running jobs that stop for other jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preemptions: Vec<PreemptionReport>,
+}
+
+/// A stop for another job, with its cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreemptionReport {
+    pub job: JobId,
+    pub cost: PreemptionCost,
+    /// Seconds of work that the job had lost to other jobs before.
+    pub lost_before_s: f64,
 }
 
 /// A migration of a running job, with its costs and savings.

@@ -23,6 +23,7 @@ mod pods;
 mod policies;
 mod policy_tales;
 mod power_of_two;
+mod preemption;
 mod properties;
 mod quota;
 mod racks;

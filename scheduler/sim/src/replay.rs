@@ -79,7 +79,7 @@ pub fn replay(recorded: StoredRound<'_>, other: Option<&Policy>) -> Result<Repla
     };
     let (plan, report) = muster_core::plan(&snapshot, policy);
     // The stored plan lacks the jobs of broken rules.
-    let (plan, _) = muster_core::sound(&snapshot, plan);
+    let (plan, _) = muster_core::sound_with(&snapshot, plan, policy.preemption);
     Ok(Replay {
         round,
         same_plan: same(&plan, recorded.plan),
@@ -166,6 +166,11 @@ fn action(snapshot: &ClusterSnapshot, action: &Action) -> String {
         Action::Release => "all tasks are gone".to_owned(),
         Action::GiveUp { tasks, why } => format!("gives up {} tasks: {why}", tasks.len()),
         Action::Judge { verdict } => verdict.to_string(),
+        Action::Displace { cost } => format!(
+            "stopped for job {} at a cost of {:.1} GPU-seconds",
+            cost.gainer,
+            cost.gpu_ms() as f64 / 1_000.0
+        ),
         Action::Suspect { suspects } => format!("{} ranks are suspect", suspects.len()),
         Action::Hold => "hold".to_owned(),
         Action::Resume => "resume".to_owned(),

@@ -297,6 +297,7 @@ pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> SchedulerConf
         keep_events_s: 90 * 86_400,
         keep_gone_nodes_s: 30 * 86_400,
         packing: None,
+        preemption: muster_core::policy::PreemptionRules::default(),
         slicing: None,
         health_listen: None,
         policy: muster_core::policies::name::PolicyName::Optimus,

@@ -1179,6 +1179,11 @@ export interface components {
          * @enum {string}
          */
         Algorithm: "auto" | "ring" | "tree" | "halving_doubling" | "butterfly" | "hierarchical" | "nccl";
+        /**
+         * @description How a job may make room for another job.
+         * @enum {string}
+         */
+        AllowedPreemption: "never" | "suspend" | "restart";
         /** @description Request for trials to train outside. */
         Ask: {
             /**
@@ -2454,8 +2459,8 @@ export interface components {
             exchange?: components["schemas"]["Exchange"];
             /**
              * @description The job never shares its GPUs and takes no time slices. It starts once GPUs are free: no
-             *     other job is suspended for it, and it is not suspended for others. It can still be stopped,
-             *     for example for a job of higher priority.
+             *     other job is suspended for it, and it is neither suspended nor stopped for a job of equal or
+             *     lower priority. It can still be stopped, for example for a job of higher priority.
              */
             exclusive?: boolean;
             from?: components["schemas"]["Origin"] | null;
@@ -2472,6 +2477,8 @@ export interface components {
              *     whose tasks are pods.
              */
             pod?: components["schemas"]["Pod"];
+            /** @description Whether and when the job makes room for other jobs. */
+            preemption?: components["schemas"]["Preemption"];
             /**
              * Format: int32
              * @description -100 to 100. It acts over all tenants: jobs of a higher priority are served first. Quotas
@@ -3833,6 +3840,28 @@ export interface components {
          * @enum {string}
          */
         Precision: "f32" | "tf32" | "bf16";
+        /**
+         * @description Whether and when the job makes room for other jobs. Its owner's orders, a drained node and a
+         *     lowered quota stop it in any case.
+         */
+        Preemption: {
+            /** @default restart */
+            allowed: components["schemas"]["AllowedPreemption"];
+            /**
+             * Format: int32
+             * @description Seconds from the request to stop until the job's processes are killed; 1 to 600. Default:
+             *     the cluster's grace.
+             * @default null
+             */
+            grace_s: number | null;
+            /**
+             * Format: int32
+             * @description Seconds that the job runs after each start and each resumption before it makes room for
+             *     another job; 0 to 604800.
+             * @default 0
+             */
+            min_runtime: number;
+        };
         /** @description Why a request was not carried out (`application/problem+json`). Nothing was changed. */
         Problem: {
             /** @description The error of this request, and the expected values. */

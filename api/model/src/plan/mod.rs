@@ -4,8 +4,10 @@
 //! The planner builds plans. The store commits them to rows, and simulations apply them to
 //! snapshots. Both use [`JobRecord::apply`] and [`Action::task_event`].
 
+mod preemption;
 mod record;
 
+pub use preemption::PreemptionCost;
 pub use record::{JobRecord, RecordTime};
 
 use crate::id::{JobId, NodeId, TaskId};
@@ -125,6 +127,10 @@ pub enum Action {
     Judge {
         verdict: Verdict,
     },
+    /// Records what the stop that follows for another job costs.
+    Displace {
+        cost: PreemptionCost,
+    },
     /// Replaces the job's suspected ranks.
     Suspect {
         suspects: Vec<Suspect>,
@@ -190,9 +196,11 @@ impl Action {
             Self::Hold => Some(JobEvent::Hold),
             Self::Resume => Some(JobEvent::Resume),
             Self::Cancel => Some(JobEvent::Cancel),
-            Self::GiveUp { .. } | Self::Judge { .. } | Self::Suspect { .. } | Self::Wait { .. } => {
-                None
-            }
+            Self::GiveUp { .. }
+            | Self::Judge { .. }
+            | Self::Displace { .. }
+            | Self::Suspect { .. }
+            | Self::Wait { .. } => None,
         }
     }
 
@@ -218,6 +226,7 @@ impl Action {
             | Self::Resume
             | Self::Cancel
             | Self::Judge { .. }
+            | Self::Displace { .. }
             | Self::Suspect { .. }
             | Self::Wait { .. } => None,
         }
@@ -260,6 +269,9 @@ mod tests {
                 .to_owned(),
             format!(r#"{{"kind":"give_up","tasks":["{id}"],"why":"f"}}"#),
             r#"{"kind":"release"}"#.to_owned(),
+            format!(
+                r#"{{"kind":"displace","cost":{{"borne_by":"{id}","gainer":"{id}","gained_by":"{id}","gpus":2,"work_ms":3,"restart_ms":4,"gain_gpu_ms":5}}}}"#
+            ),
             r#"{"kind":"suspect","suspects":[]}"#.to_owned(),
         ];
         let decisions =

@@ -52,6 +52,8 @@ pub struct JobRecord<'j, T> {
     /// Number of verdicts on the job's ranks.
     pub verdicts: &'j mut u32,
     pub suspects: &'j mut Vec<Suspect>,
+    /// Seconds of work that the job has lost because it was stopped for other jobs.
+    pub lost_s: &'j mut f64,
 }
 
 impl<T: RecordTime> JobRecord<'_, T> {
@@ -98,6 +100,7 @@ impl<T: RecordTime> JobRecord<'_, T> {
                 *self.lent = false;
             }
             Action::Judge { .. } => *self.verdicts += 1,
+            Action::Displace { cost } => *self.lost_s += cost.work_ms as f64 / 1_000.0,
             Action::Suspect { suspects } => self.suspects.clone_from(suspects),
             Action::Wait { waiting } => *self.waiting = Some(waiting.clone()),
             Action::GiveUp { .. }
@@ -160,6 +163,7 @@ mod tests {
         lent: bool,
         verdicts: u32,
         suspects: Vec<Suspect>,
+        lost_s: f64,
     }
 
     impl Job {
@@ -181,6 +185,7 @@ mod tests {
                 lent: false,
                 verdicts: 0,
                 suspects: Vec::new(),
+                lost_s: 1.0,
             }
         }
 
@@ -199,6 +204,7 @@ mod tests {
                 lent: &mut self.lent,
                 verdicts: &mut self.verdicts,
                 suspects: &mut self.suspects,
+                lost_s: &mut self.lost_s,
             }
         }
 

@@ -12,6 +12,7 @@ mod lenient;
 mod node_constraints;
 mod origin;
 mod pod;
+mod preemption;
 mod validate;
 mod verdicts;
 
@@ -30,6 +31,7 @@ pub use node_constraints::{
 };
 pub use origin::{Origin, same_place};
 pub use pod::{Pod, SecretKey, Volume};
+pub use preemption::{AllowedPreemption, Preemption};
 pub use validate::{
     FieldError, MAX_NODE_LABELS, check_labels, is_dns_label, is_label_key, is_label_value,
 };
@@ -83,10 +85,13 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Stop::is_empty")]
     pub stop: Stop,
     /// The job never shares its GPUs and takes no time slices. It starts once GPUs are free: no
-    /// other job is suspended for it, and it is not suspended for others. It can still be stopped,
-    /// for example for a job of higher priority.
+    /// other job is suspended for it, and it is neither suspended nor stopped for a job of equal or
+    /// lower priority. It can still be stopped, for example for a job of higher priority.
     #[serde(default, skip_serializing_if = "is_false")]
     pub exclusive: bool,
+    /// Whether and when the job makes room for other jobs.
+    #[serde(default, skip_serializing_if = "Preemption::is_default")]
+    pub preemption: Preemption,
     /// When a slow or hung rank is replaced.
     #[serde(default, skip_serializing_if = "Verdicts::is_default")]
     pub verdicts: Verdicts,

@@ -181,7 +181,7 @@ async fn lock(
     let rows = sqlx::query!(
         r#"select id, tenant_id, state as "state: Json<JobState>", revision, revision_floor, failures, put_off, last_failure, waiting as "waiting: Json<Waiting>",
                   not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at, lent,
-                  verdicts, suspects as "suspects: Json<Vec<Suspect>>", stopped_at, stops, stop_s
+                  verdicts, suspects as "suspects: Json<Vec<Suspect>>", stopped_at, stops, stop_s, lost_s
            from job where id in (select unnest($1::uuid[])) and deleted_at is null order by id for no key update"#,
         &jobs
     )
@@ -211,6 +211,7 @@ async fn lock(
         lent: row.lent,
         verdicts: unsigned32(row.verdicts),
         suspects: row.suspects.0,
+        lost_s: row.lost_s,
         ids: ids.revision(row.id.into()).cloned().unwrap_or_default(),
         held: Vec::new(),
         events: Vec::new(),
@@ -341,7 +342,7 @@ async fn update(
              failed = case when $15 then null else failed end,
              revision_samples = case when $17 then 0 else revision_samples end,
              turn = $18, turned_at = $19, verdicts = $20, suspects = $21, stopped_at = $22, stops = $23, stop_s = $24,
-             last_failure = $25, put_off = $26, lent = $27
+             last_failure = $25, put_off = $26, lent = $27, lost_s = $28
          where id = $1 and revision = $2 and phase = $3",
         draft.id.0,
         signed(before.1),
@@ -369,7 +370,8 @@ async fn update(
         draft.stop_s,
         draft.last_failure,
         signed32(draft.put_off),
-        draft.lent
+        draft.lent,
+        draft.lost_s
     )
     .execute(conn)
     .await

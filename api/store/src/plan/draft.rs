@@ -48,6 +48,7 @@ pub(super) struct JobDraft {
     pub lent: bool,
     pub verdicts: u32,
     pub suspects: Vec<Suspect>,
+    pub lost_s: f64,
     /// Identifiers of the new revision, if the plan begins one.
     pub ids: RevisionIds,
     /// Tasks of the job that are not released.
@@ -158,6 +159,7 @@ impl JobDraft {
             | Action::Hold
             | Action::Resume
             | Action::Cancel
+            | Action::Displace { .. }
             | Action::Suspect { .. }
             | Action::Wait { .. } => {}
         }
@@ -192,6 +194,7 @@ impl JobDraft {
             lent: &mut self.lent,
             verdicts: &mut self.verdicts,
             suspects: &mut self.suspects,
+            lost_s: &mut self.lost_s,
         }
     }
 

@@ -151,7 +151,7 @@ async fn jobs(
         r#"select j.id, j.tenant_id, j.submitted_by, j.edits, j.intent,
                   j.state as "state: Json<JobState>", j.revision, j.failures, j.put_off, j.waiting as "waiting: Json<Waiting>",
                   j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.turned_at, j.lent, j.running_since, j.trained_s,
-                  j.stops, j.stop_s, j.starts, j.start_s, j.resumed, j.lost_steps,
+                  j.stops, j.stop_s, j.starts, j.start_s, j.resumed, j.lost_steps, j.lost_s, j.reported_step, j.reported_at,
                   j.finished as "finished: Json<Finished>", j.failed as "failed: Json<FailedReport>", j.unfit_nodes,
                   j.latest as "latest: Json<Filled<Sample>>", j.revision_samples, newest.step as "resume_step?",
                   j.origin_step,
@@ -225,6 +225,8 @@ async fn jobs(
             running_since: row.running_since,
             trial: row.study_id.map(StudyId::from).zip(row.expected_gain),
             trained_s: row.trained_s + running_s,
+            lost_s: row.lost_s,
+            reported: row.reported_step.map(unsigned).zip(row.reported_at),
             restarts: RestartTotals {
                 stops: unsigned32(row.stops),
                 stop_s: row.stop_s,

@@ -99,6 +99,10 @@ pub struct LoadedJob {
     pub suspects: Vec<Suspect>,
     /// Time in seconds in which all its tasks were up, including the present revision until `now`.
     pub trained_s: f64,
+    /// Seconds of work that the job lost because it was stopped for other jobs.
+    pub lost_s: f64,
+    /// Step and time of the last checkpoint that the user's program has reported.
+    pub reported: Option<(u64, OffsetDateTime)>,
     /// Cost of the job's stops and starts so far.
     pub restarts: RestartTotals,
 }

@@ -122,6 +122,13 @@ async fn fact(
                 checkpoint: checkpoint.clone(),
             })
         }
+        TaskReport::CheckpointReported { step } => {
+            if task.role == (Role::Worker { rank: 0 }) {
+                // A clock that is ahead must not make the checkpoint younger than the report.
+                progress::reported_checkpoint(conn, job, *step, at.min(sum.now)).await?;
+            }
+            None
+        }
         TaskReport::CheckpointPruned { step } => {
             checkpoint::prune(conn, job, *step).await?;
             Some(Event::CheckpointPruned { step: *step })

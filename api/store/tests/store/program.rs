@@ -5,11 +5,12 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, RequeueCause};
-use muster_model::plan::Action;
+use muster_model::plan::{Action, PreemptionCost};
 use muster_model::spec::JobSpec;
 use muster_store::duration_history::{self, JobDuration};
 use muster_store::event::EventFilter;
 use muster_store::job::NewJob;
+use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::{event, job, pool};
 
 fn program(name: &str, seconds: u32) -> JobSpec {
@@ -125,6 +126,68 @@ async fn queued_command_keeps_its_step_only_if_it_resumed_before() -> anyhow::Re
     assert!(begins_anew().await?, "nobody knows of a checkpoint");
     run(&world, job, 1, &[21, 30, 40], (15, 18), requeue()).await?;
     assert!(!begins_anew().await?, "it went on from one");
+    Ok(())
+}
+
+#[tokio::test]
+async fn newest_checkpoint_report_of_rank_0_is_kept() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = submit(&world, program("p", 60)).await?;
+    let (chief, _) = world.start(job, 0, &[0], 9).await?;
+    assert_eq!(world.loaded(job, 10).await?.reported, None);
+    let reports = [5, 8].map(|step| TaskReport::CheckpointReported { step });
+    world.tell(chief, 1, 0, &reports).await?;
+    assert_eq!(world.loaded(job, 60).await?.reported, Some((8, at(50))));
+    // Older lines after a reconnection change nothing, and a clock that is ahead does not count.
+    for (first_seq, step, seconds, expected) in [(2, 3, 40, 8), (3, 9, 80, 9)] {
+        let events = vec![(at(seconds), TaskReport::CheckpointReported { step })];
+        let run = TaskEvents {
+            task_id: chief,
+            revision: 1,
+            first_seq,
+            events,
+        };
+        let report = NodeReport {
+            events: vec![run],
+            ..NodeReport::default()
+        };
+        world.report(&report, 50).await?;
+        let reported = world.loaded(job, 60).await?.reported;
+        assert_eq!(reported, Some((expected, at(50))));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn work_lost_to_other_jobs_adds_up() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = submit(&world, program("p", 60)).await?;
+    for revision in 0..2 {
+        let (chief, shard) = world.start(job, revision, &[0], 10 * revision + 1).await?;
+        let up = 10 * revision + 2;
+        let revision = revision + 1;
+        let both = [(chief, Observed::Running), (shard, Observed::Running)];
+        world.observe(revision, &both, up).await?;
+        world.step(job, revision, Action::Up, up).await?;
+        let cost = PreemptionCost {
+            borne_by: world.red,
+            gainer: job,
+            gained_by: world.red,
+            gpus: 1,
+            work_ms: 1_500,
+            restart_ms: 3_000,
+            gain_gpu_ms: 60_000,
+        };
+        world
+            .step(job, revision, Action::Displace { cost }, up)
+            .await?;
+        world.step(job, revision, stop(requeue()), up + 1).await?;
+        world
+            .observe(revision, &[(chief, gone(0)), (shard, gone(0))], up + 2)
+            .await?;
+        world.step(job, revision, Action::Release, up + 2).await?;
+    }
+    assert_eq!(world.loaded(job, 60).await?.lost_s, 3.0);
     Ok(())
 }
 

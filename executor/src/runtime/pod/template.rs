@@ -147,7 +147,8 @@ impl Template {
         let mut spec = pod.spec.take().expect("a template has a spec");
         spec.node_name = Some(self.node.clone());
         spec.restart_policy = Some("Never".to_owned());
-        spec.termination_grace_period_seconds = Some(grace_s(launch.grace_ms));
+        spec.termination_grace_period_seconds =
+            Some(grace_s(launch.grace_ms.max(launch.stop_grace_ms())));
         spec.enable_service_links.get_or_insert(false);
         self.identify(launch, &mut spec);
         let mut container = spec.containers.pop().expect("a template has a container");

@@ -5,6 +5,7 @@ mod exclude;
 mod gang;
 mod moves;
 mod packing;
+mod preemption;
 mod quota;
 mod sound;
 mod turns;
@@ -12,19 +13,32 @@ mod verdict;
 mod violation;
 
 use crate::plan::{Action, JobDecision, RoundPlan};
+use crate::policy::PreemptionRules;
 use crate::snapshot::{ClusterSnapshot, SnapshotJob};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{AfterStop, JobState};
 use muster_model::node::GpuClass;
 use muster_model::task::{Outcome, Role, TaskState};
-pub use sound::sound;
+pub use sound::{sound, sound_with};
 use std::collections::{BTreeMap, BTreeSet};
 pub use violation::Violation;
 
-/// Returns all rules that the plan breaks; empty for a correct plan.
+/// Returns all rules that the plan breaks; empty for a correct plan. Stops for other jobs keep the
+/// default [`PreemptionRules`].
 #[must_use]
 pub fn check(snapshot: &ClusterSnapshot, plan: &RoundPlan) -> Vec<Violation> {
-    let mut checker = Checker::new(snapshot);
+    check_with(snapshot, plan, PreemptionRules::default())
+}
+
+/// Returns all rules that the plan breaks, with these rules for stops for other jobs.
+#[must_use]
+pub fn check_with(
+    snapshot: &ClusterSnapshot,
+    plan: &RoundPlan,
+    rules: PreemptionRules,
+) -> Vec<Violation> {
+    let mut checker = Checker::new(snapshot, rules);
+    checker.displacements(plan);
     checker.exclusions(&plan.excluded);
     checker.keep_places(plan);
     for decision in &plan.decisions {
@@ -42,6 +56,7 @@ struct Checker<'s> {
     snapshot: &'s ClusterSnapshot,
     /// The best class of GPUs on any node.
     best_class: GpuClass,
+    rules: PreemptionRules,
     states: BTreeMap<JobId, (&'s SnapshotJob, JobState, Option<i64>)>,
     /// Free GPUs of the nodes that take tasks.
     free: BTreeSet<(NodeId, u32)>,
@@ -57,10 +72,11 @@ struct Checker<'s> {
 }
 
 impl<'s> Checker<'s> {
-    fn new(snapshot: &'s ClusterSnapshot) -> Self {
+    fn new(snapshot: &'s ClusterSnapshot, rules: PreemptionRules) -> Self {
         let mut checker = Self {
             snapshot,
             best_class: snapshot.best_gpu_class(),
+            rules,
             states: snapshot
                 .jobs
                 .iter()
@@ -218,6 +234,7 @@ impl<'s> Checker<'s> {
             Action::Release
             | Action::Up
             | Action::Stop { .. }
+            | Action::Displace { .. }
             | Action::Suspect { .. }
             | Action::Hold
             | Action::Resume

@@ -1,7 +1,8 @@
 //! Reduction of an invalid plan to the part that can be committed.
 
-use super::{Violation, check};
+use super::{Violation, check_with};
 use crate::plan::{Action, JobDecision, RoundPlan};
+use crate::policy::PreemptionRules;
 use crate::snapshot::ClusterSnapshot;
 use muster_model::id::JobId;
 use std::collections::BTreeSet;
@@ -16,17 +17,29 @@ const SOUGHT: u32 = 16;
 /// first breaks a rule is removed, then the next, up to a limit. After that, all decisions that
 /// give GPUs and all exclusions are removed, and finally all decisions. So a job that the planner
 /// handles wrongly in every round does not stop the scheduling of the others.
+///
+/// Stops for other jobs keep the default [`PreemptionRules`].
 #[must_use]
 pub fn sound(snapshot: &ClusterSnapshot, plan: RoundPlan) -> (RoundPlan, Vec<Violation>) {
+    sound_with(snapshot, plan, PreemptionRules::default())
+}
+
+/// Like [`sound`], with these rules for stops for other jobs.
+#[must_use]
+pub fn sound_with(
+    snapshot: &ClusterSnapshot,
+    plan: RoundPlan,
+    rules: PreemptionRules,
+) -> (RoundPlan, Vec<Violation>) {
     let (mut plan, mut broken, mut sought) = (plan, Vec::new(), 0);
     loop {
-        let wrong = check(snapshot, &plan);
+        let wrong = check_with(snapshot, &plan, rules);
         if wrong.is_empty() {
             return (plan, broken);
         }
         // A violation that exists without a plan, such as two jobs on a GPU, cannot be fixed by
         // removing decisions.
-        let given = check(snapshot, &RoundPlan::default());
+        let given = check_with(snapshot, &RoundPlan::default(), rules);
         let by_plan = wrong.iter().filter(|one| !given.contains(one));
         let by_plan: Vec<Violation> = by_plan.cloned().collect();
         let named: BTreeSet<JobId> = by_plan.iter().filter_map(|one| one.job()).collect();
@@ -43,7 +56,7 @@ pub fn sound(snapshot: &ClusterSnapshot, plan: RoundPlan) -> (RoundPlan, Vec<Vio
         plan.behind.retain(|behind| !behind.jobs.is_empty());
         if plan.decisions.len() + plan.excluded.len() == before && sought < SOUGHT {
             sought += 1;
-            if let Some(job) = first_wrong(snapshot, &plan, &by_plan) {
+            if let Some(job) = first_wrong(snapshot, &plan, (&by_plan, rules)) {
                 plan.decisions.retain(|one| one.job != job);
             }
         }
@@ -59,14 +72,18 @@ pub fn sound(snapshot: &ClusterSnapshot, plan: RoundPlan) -> (RoundPlan, Vec<Vio
 
 /// Returns the job whose decision first breaks one of these rules, by bisection. Returns `None` if
 /// they are broken without any decision.
-fn first_wrong(snapshot: &ClusterSnapshot, plan: &RoundPlan, rules: &[Violation]) -> Option<JobId> {
-    if breaks(snapshot, plan, 0, rules) {
+fn first_wrong(
+    snapshot: &ClusterSnapshot,
+    plan: &RoundPlan,
+    broken: (&[Violation], PreemptionRules),
+) -> Option<JobId> {
+    if breaks(snapshot, plan, 0, broken) {
         return None;
     }
     let (mut right, mut wrong) = (0, plan.decisions.len());
     while right + 1 < wrong {
         let middle = usize::midpoint(right, wrong);
-        if breaks(snapshot, plan, middle, rules) {
+        if breaks(snapshot, plan, middle, broken) {
             wrong = middle;
         } else {
             right = middle;
@@ -76,13 +93,19 @@ fn first_wrong(snapshot: &ClusterSnapshot, plan: &RoundPlan, rules: &[Violation]
 }
 
 /// Whether the first `count` decisions of a plan break one of these rules.
-fn breaks(snapshot: &ClusterSnapshot, plan: &RoundPlan, count: usize, rules: &[Violation]) -> bool {
+fn breaks(
+    snapshot: &ClusterSnapshot,
+    plan: &RoundPlan,
+    count: usize,
+    (broken, rules): (&[Violation], PreemptionRules),
+) -> bool {
     let part = RoundPlan {
         decisions: plan.decisions[..count].to_vec(),
         excluded: plan.excluded.clone(),
         ..RoundPlan::default()
     };
-    check(snapshot, &part).iter().any(|one| rules.contains(one))
+    let wrong = check_with(snapshot, &part, rules);
+    wrong.iter().any(|one| broken.contains(one))
 }
 
 /// Whether the decision gives GPUs to a job.

@@ -46,6 +46,9 @@ impl<'s> Checker<'s> {
         if job.exclusive && job.intent != muster_model::job::Intent::Suspend {
             self.wrong_turn(job, "which is exclusive");
         }
+        if job.intent == muster_model::job::Intent::Run {
+            self.may_be_suspended(job);
+        }
         let mut tasks = job.tasks.iter();
         let all = tasks.all(|task| is_up_or_done(job, &task.state));
         if !job.leaving.is_empty() || !all || !job.tasks.iter().any(SnapshotTask::is_up) {

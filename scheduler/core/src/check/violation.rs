@@ -90,6 +90,8 @@ pub enum Violation {
     },
     #[error("job {job} is stopped for another job although none of its kind may displace it")]
     UnjustPreemption { job: JobId },
+    #[error("job {job} makes room for another job, {what}")]
+    CostlyStop { job: JobId, what: &'static str },
     #[error("job {job} gets the wait reason that it already has")]
     IdleWait { job: JobId },
     #[error("job {job} is turned, {what}")]
@@ -127,6 +129,7 @@ impl Violation {
             | Self::ClosedNode { job, .. }
             | Self::GpuNotFree { job, .. }
             | Self::UnjustPreemption { job }
+            | Self::CostlyStop { job, .. }
             | Self::IdleWait { job }
             | Self::WrongTurn { job, .. }
             | Self::UnjustPacking { job, .. }

@@ -103,7 +103,10 @@ fn change_job(job: &mut SnapshotJob, change: &Change) {
 /// all. Parts of GPUs do not suit a worker with several GPUs, and nodes without pods do not suit a
 /// job that needs pods. Returns `None` if the job's constraints or its pods exclude every node: it is
 /// then unknown which nodes could be added. The inner `None` stands for a cluster without nodes.
-fn like<'s>(snapshot: &'s ClusterSnapshot, job: &SnapshotJob) -> Option<Option<&'s SnapshotNode>> {
+fn like<'s>(
+    snapshot: &'s ClusterSnapshot,
+    job: &SnapshotJob,
+) -> Option<Option<&'s SnapshotNode>> {
     let best = snapshot.best_gpu_class();
     let mut nodes = snapshot.nodes.iter();
     let suits = nodes.find(|node| {

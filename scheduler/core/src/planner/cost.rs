@@ -37,8 +37,9 @@ pub(crate) fn restart(live: &PlannedJob<'_>, policy: &Policy) -> RestartCost {
         mean(known.start_s, known.starts),
     );
     let speed = live.estimate.steps_per_s(live.size.0.max(1), live.size.1);
+    // The report of a program is more exact than the mean of earlier losses.
     let lost_s = match mean(known.lost_steps, known.resumed) {
-        Some(steps) if speed > 0.0 => steps / speed,
+        Some(steps) if speed > 0.0 && live.job.reported.is_none() => steps / speed,
         _ => 0.0,
     };
     RestartCost {
@@ -54,20 +55,33 @@ fn mean(sum: f64, count: u32) -> Option<f64> {
     (count > 0).then(|| (sum / f64::from(count)).max(0.0))
 }
 
-/// Whether a restart is expected to lose all work: the job runs a user's program that has never
-/// continued from a checkpoint. The built-in engine writes a checkpoint when it stops.
+/// Whether a restart is expected to lose all work: the job runs a user's program that has neither
+/// reported a checkpoint nor ever continued from one. The built-in engine writes a checkpoint when
+/// it stops.
 pub(crate) fn begins_anew(live: &PlannedJob<'_>) -> bool {
     let resumed = live.job.restarts.unwrap_or_default().resumed;
-    live.job.command.is_some() && resumed == 0
+    live.job.command.is_some() && resumed == 0 && live.job.reported.is_none()
 }
 
-/// Seconds of work that a restart is expected to lose.
+/// Seconds of work that a restart is expected to lose, in addition to [`RestartCost::lost_s`]: the
+/// time since the last checkpoint that the program reported, or since its start.
 pub(crate) fn at_risk_s(live: &PlannedJob<'_>, now_ms: i64) -> f64 {
-    if !begins_anew(live) {
+    let started_ms = live.placed_ms.unwrap_or(now_ms);
+    let since_ms = match live.job.reported {
+        Some(reported) if live.job.command.is_some() => reported.at_ms.max(started_ms),
+        _ if begins_anew(live) => started_ms,
+        _ => return 0.0,
+    };
+    seconds_of(u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0))
+}
+
+/// Seconds of work that a stop of the job now is expected to lose. 0 for the built-in engine, whose
+/// measured losses come from failures.
+pub(crate) fn work_at_risk_s(live: &PlannedJob<'_>, policy: &Policy, now_ms: i64) -> f64 {
+    if live.job.command.is_none() {
         return 0.0;
     }
-    let since_ms = live.placed_ms.unwrap_or(now_ms);
-    seconds_of(u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0))
+    restart(live, policy).lost_s + at_risk_s(live, now_ms)
 }
 
 /// Factor by which the gain of a change must exceed its cost. It is 2 at the end of the cooldown

@@ -168,7 +168,7 @@ fn comes_to_its_turn(round: &RoundState<'_>, index: usize, why: &Wait) -> bool {
             | Wait::WaitingForQuota { .. }
             | Wait::TopologyPlacementFailed { short: None, .. }
     );
-    let takes_turns = round.policy.slicing.is_some() && job.suspends && !job.exclusive;
+    let takes_turns = round.policy.slicing.is_some() && job.takes_turns();
     waits && takes_turns && are_few(round)
 }
 

@@ -11,6 +11,7 @@
 //! - `evacuation`: jobs on drained nodes, lost PS shards.
 //! - `quota_enforcement`, `range_enforcement`: quotas and ranges that were changed while jobs run.
 //! - `straggler_detection`: hangs and stragglers.
+//! - `preemption`: stops for other jobs, their cost and their rule.
 //! - `policy_guard`, `hysteresis`: the policy's answer, the guard around it, and hysteresis.
 //! - `passes`, `fixpoint`: stops, starts and resizes until nothing changes, and the result. They
 //!   use `gang`, `place`, `in_place` and `resize`.
@@ -42,6 +43,7 @@ mod passes;
 mod place;
 mod planned_job;
 mod policy_guard;
+mod preemption;
 mod queue_order;
 mod quota_enforcement;
 mod range_enforcement;

@@ -13,6 +13,7 @@ use super::observations::done_workers;
 use super::place;
 use super::planned_job::PlannedJob;
 use super::policy_guard::{AcceptedDecision, guarded_decision, is_moved};
+use super::preemption::{self, displacements};
 use super::range_enforcement;
 use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
@@ -100,11 +101,16 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
             return;
         }
         let newcomers = self.newcomers();
+        let displacements = displacements(self.round, self.decision);
         for member in moved {
             let change = self.in_place(member);
             let restarts = change == InPlace::Never;
-            let (cause, why) = self.why_move(member, &newcomers, restarts);
+            let (cause, mut why) = self.why_move(member, &newcomers, restarts);
             let index = self.round.members[member];
+            let cost = preemption::cost(self.round, &displacements, member);
+            if let Some(cost) = &cost {
+                why = format!("{why}; {}", preemption::text(self.round, index, cost));
+            }
             match change {
                 InPlace::Now(change) => self.round.resize(index, &change, why),
                 // The GPUs that it grows into are not free yet; it trains on until they are.
@@ -114,6 +120,7 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
                 InPlace::Never if self.is_out_of_range(member) => continue,
                 InPlace::Never if self.is_displaced(member) => {
                     self.round.stop(index, Action::requeue(cause, why));
+                    self.round.record_cost(index, cost);
                 }
                 // A restart needs a reserved place: without one the job stays as it is.
                 InPlace::Never => {
@@ -123,6 +130,7 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
                     };
                     let way = defragment::way(self.round, index, &placed);
                     self.round.relocate(index, placed, format!("{way}: {why}"));
+                    self.round.record_cost(index, cost);
                 }
             }
             self.changed = true;

@@ -2,7 +2,9 @@
 //!
 //! - Running jobs are resized only where that pays, and only while no earlier decision is in
 //!   progress.
-//! - A job is not stopped for a job of equal priority, unless the policy intends that.
+//! - A job is not stopped for a job of equal priority, unless the policy intends that and the rule
+//!   of `preemption` allows it.
+//! - Among the jobs that may be stopped, those stop that lose least.
 //! - A job of higher priority does not wait for cooldowns.
 //! - No job is overtaken for ever.
 //!
@@ -12,6 +14,7 @@
 use super::cost::begins_anew;
 use super::hysteresis::{gpus_on, grows_too_soon, in_cooldown, is_settled};
 use super::observations::done_workers;
+use super::preemption::{self, Displacement, displacements, may_make_room};
 use super::queue_order::QueueOrder;
 use super::range_enforcement::is_outside;
 use super::round_state::RoundState;
@@ -38,7 +41,8 @@ pub(crate) fn guarded_decision(round: &mut RoundState<'_>, blocked: &[bool]) -> 
     let first = guard.ask(&[]);
     let paying = guard.drop_unprofitable_resizes(first);
     let urgent = guard.allow_priority_preemption(paying);
-    guard.prevent_starvation(urgent)
+    let cheapest = guard.prefer_least_loss(urgent);
+    guard.prevent_starvation(cheapest)
 }
 
 struct PolicyGuard<'w, 'a> {
@@ -62,10 +66,13 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
                 // A restart outside of the range needs a place for the whole job, which no policy
                 // reserves.
                 let is_stuck = !live.job.in_place && is_outside(live);
+                // Any change would be a stop.
+                let must_stay = !live.job.in_place && !may_make_room(live.job, round.now_ms);
                 live.scheduling_state == SchedulingState::Running
                     && (!settled
                         || is_partly_done
                         || is_stuck
+                        || must_stay
                         || in_cooldown(round, live)
                         || begins_anew(live))
             })
@@ -218,12 +225,13 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
     /// Whether the policy may stop this member for members of its priority.
     fn is_stopped_in_turn(&self, member: usize) -> bool {
         let job = self.round.jobs[self.round.members[member]].job;
-        let suspends = self.round.policy.slicing.is_some() && job.suspends && !job.exclusive;
-        self.round.capabilities.takes_turns && !suspends
+        let suspends = self.round.policy.slicing.is_some() && job.takes_turns();
+        self.round.capabilities.takes_turns && !suspends && !job.exclusive
     }
 
     /// Running members that a decision stops without need. No member of higher priority gets GPUs.
     /// Moreover, the policy does not stop jobs of equal priority, or the member could be suspended.
+    /// Also those that the rule of `preemption` protects.
     fn unjustified_preemptions(&self, decision: &PolicyDecision) -> Vec<usize> {
         let jobs = &self.round.problem.jobs;
         let given = self.given(decision);
@@ -233,7 +241,11 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
                 && !self.is_stopped_in_turn(member)
                 && highest.is_none_or(|highest| highest <= jobs[member].priority)
         });
-        stopped.collect()
+        let mut unjustified = preemption::unjust(self.round, decision);
+        unjustified.extend(stopped);
+        unjustified.sort_unstable();
+        unjustified.dedup();
+        unjustified
     }
 
     /// Moved members that give up nothing.
@@ -325,14 +337,16 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
         let others: Vec<usize> = others.filter(|member| !givers.contains(member)).collect();
         let mut disturbed = self.ask(&others);
         // A giver that precedes all waiting jobs may shrink but is not stopped, even by a policy
-        // that stops jobs of equal priority.
+        // that stops jobs of equal priority. The others make room without the protected ones.
+        let unjustified = self.unjustified_preemptions(&disturbed);
         let problem = &self.round.problem;
         let stopped_givers: Vec<usize> = givers
             .iter()
             .copied()
             .filter(|&member| {
-                problem.jobs[member].priority >= highest
-                    && disturbed.holds(problem, member).is_empty()
+                unjustified.contains(&member)
+                    || problem.jobs[member].priority >= highest
+                        && disturbed.holds(problem, member).is_empty()
             })
             .collect();
         if !stopped_givers.is_empty() {
@@ -361,9 +375,57 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
         let job = &self.round.problem.jobs[member];
         let is_larger = job.held_gpus() > job.min_gpus;
         let live = &self.round.jobs[self.round.members[member]];
+        let may_stop = may_make_room(live.job, self.round.now_ms);
         // A restart would lose all of its work.
-        let may_shrink = is_larger && !begins_anew(live);
-        self.held[member] && (job.priority < priority || may_shrink)
+        let may_shrink = is_larger && !begins_anew(live) && (may_stop || live.job.in_place);
+        self.held[member] && (job.priority < priority && may_stop || may_shrink)
+    }
+
+    /// Replaces jobs that a decision stops by jobs that lose less on each GPU, as long as the same
+    /// waiting jobs start and all in all less is lost.
+    fn prefer_least_loss(&mut self, decision: PolicyDecision) -> PolicyDecision {
+        let (mut fixed, mut best) = (Vec::new(), decision);
+        for _ in 0..MOST_QUESTIONS {
+            let all = displacements(self.round, &best).into_iter();
+            let costly = all.filter(Displacement::loses_work);
+            let Some(costliest) = costly.max_by_key(|one| (one.each_ms(), one.member)) else {
+                return best;
+            };
+            fixed.push(costliest.member);
+            let other = self.ask(&fixed);
+            if !self.loses_less(&other, &best) {
+                return best;
+            }
+            best = other;
+        }
+        best
+    }
+
+    /// Whether `other` starts the same waiting members as `best`, disturbs no further running
+    /// members except those it displaces, and loses less, by members of no higher priority.
+    fn loses_less(&self, other: &PolicyDecision, best: &PolicyDecision) -> bool {
+        let (others, bests) = (
+            displacements(self.round, other),
+            displacements(self.round, best),
+        );
+        let (given, moved) = (self.given(other), self.moved(best));
+        let serves = self.given(best).iter().all(|one| given.contains(one));
+        let is_calm = self
+            .moved(other)
+            .iter()
+            .all(|member| moved.contains(member) || others.iter().any(|one| one.member == *member));
+        serves
+            && is_calm
+            && self.unjustified_preemptions(other).is_empty()
+            && gpu_ms(&others) < gpu_ms(&bests)
+            && self.highest(&others) <= self.highest(&bests)
+    }
+
+    /// Highest priority of the displaced members.
+    fn highest(&self, displacements: &[Displacement]) -> Option<i32> {
+        let jobs = &self.round.problem.jobs;
+        let priorities = displacements.iter().map(|one| jobs[one.member].priority);
+        priorities.max()
     }
 
     /// Starvation protection: no job starts or grows behind an overdue job that could run on the
@@ -450,6 +512,12 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
             .sum();
         used.saturating_add(job.min_gpus) > quota
     }
+}
+
+/// GPU-milliseconds that the displacements cost.
+fn gpu_ms(displacements: &[Displacement]) -> u64 {
+    let each = displacements.iter().map(Displacement::gpu_ms);
+    each.fold(0, u64::saturating_add)
 }
 
 /// Whether a decision moves, resizes or stops a running job.

@@ -8,7 +8,7 @@ use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
 use crate::plan::Action;
 use crate::problem::{SizeValue, gpus_of as parts_gpus};
-use crate::report::{JobReport, RoundReport, RunnerUp, SpeedReport, Totals};
+use crate::report::{JobReport, PreemptionReport, RoundReport, RunnerUp, SpeedReport, Totals};
 use crate::snapshot::SnapshotNode;
 use muster_model::job::JobPhase;
 use muster_model::wait::Waiting;
@@ -37,7 +37,24 @@ pub(crate) fn report(
             })
             .collect(),
         moves: round.moves.clone(),
+        preemptions: preemptions(round),
     }
+}
+
+/// Stops for other jobs that this round decided.
+fn preemptions(round: &RoundState<'_>) -> Vec<PreemptionReport> {
+    let all = round.jobs.iter().flat_map(|live| {
+        let costs = live.actions.iter().filter_map(|action| match action {
+            Action::Displace { cost } => Some(*cost),
+            _ => None,
+        });
+        costs.map(|cost| PreemptionReport {
+            job: live.job.id,
+            cost,
+            lost_before_s: live.job.lost_s,
+        })
+    });
+    all.collect()
 }
 
 fn worth(fixpoint: &RoundFixpoint, live: &PlannedJob<'_>) -> Option<SizeValue> {

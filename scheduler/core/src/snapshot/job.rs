@@ -7,7 +7,8 @@ use muster_model::job::{Intent, JobState};
 use muster_model::pace::{Pace, Watch};
 use muster_model::packing::Measured;
 use muster_model::spec::{
-    Consistency, Convergence, Ends, NodeConstraints, PsShardResources, Range, WorkerDemand,
+    AllowedPreemption, Consistency, Convergence, Ends, NodeConstraints, Preemption,
+    PsShardResources, Range, WorkerDemand,
 };
 use muster_model::task::{Role, TaskState};
 use muster_model::wait::Waiting;
@@ -71,10 +72,20 @@ pub struct SnapshotJob {
     /// ([`super::ClusterSnapshot::leave_pods_out_of_turns`]).
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspends: bool,
-    /// Whether the job is kept out of time slicing, packing and defragmentation. A policy may still
-    /// stop or resize it.
+    /// Whether the job is kept out of time slicing, packing and defragmentation, and is not stopped
+    /// for jobs of equal or lower priority.
     #[serde(default, skip_serializing_if = "is_false")]
     pub exclusive: bool,
+    /// Whether and when the job makes room for other jobs.
+    #[serde(default, skip_serializing_if = "Preemption::is_default")]
+    pub preemption: Preemption,
+    /// Last checkpoint that a user's program has reported; `None` also for the built-in engine,
+    /// which writes a checkpoint when it stops.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<ReportedCheckpoint>,
+    /// Seconds of work that the job has lost because it was stopped for other jobs.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub lost_s: f64,
     /// Whether the job runs on GPUs reserved for the time slice of another job. It yields to that
     /// slice before its own has expired.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -200,6 +211,16 @@ pub struct Progress {
     pub epoch_losses: Vec<(u64, f64)>,
 }
 
+/// A checkpoint that a user's program has reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReportedCheckpoint {
+    /// Step from which the program continues.
+    pub step: u64,
+    /// Time of the report, Unix ms.
+    pub at_ms: i64,
+}
+
 /// Statistical efficiency of a job whose batch grows with its workers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -313,6 +334,27 @@ impl SnapshotJob {
         self.workers.min.saturating_mul(self.worker.gpus)
     }
 
+    /// Whether the job takes time slices: its workers can be suspended, and may be suspended for
+    /// other jobs.
+    #[must_use]
+    pub fn takes_turns(&self) -> bool {
+        self.suspends && !self.exclusive && self.preemption.allowed != AllowedPreemption::Never
+    }
+
+    /// Whether the job has run for the `min_runtime` of its document since its last start or
+    /// resumption.
+    #[must_use]
+    pub fn has_run_long_enough(&self, now_ms: i64) -> bool {
+        now_ms.saturating_sub(self.slice_began_ms()) >= self.min_runtime_ms()
+    }
+
+    /// Milliseconds that the job runs after each start and each resumption before it makes room for
+    /// another job.
+    #[must_use]
+    pub fn min_runtime_ms(&self) -> i64 {
+        i64::from(self.preemption.min_runtime) * 1_000
+    }
+
     /// Whether the job can have this number of workers under its power-of-two rule.
     #[must_use]
     pub fn may_have(&self, workers: u32) -> bool {
@@ -358,21 +400,23 @@ impl SnapshotJob {
 
     /// Step from which the job would continue if it were stopped now.
     ///
-    /// The built-in engine writes a checkpoint when it stops. A user's program counts as keeping
-    /// nothing until it has once continued from a checkpoint. After that it is expected to lose the
-    /// mean number of steps it lost before.
+    /// The built-in engine writes a checkpoint when it stops. A user's program keeps what it has
+    /// reported. Without a report it counts as keeping nothing until it has once continued from a
+    /// checkpoint. After that it is expected to lose the mean number of steps it lost before.
     #[must_use]
     pub fn resumable_step(&self) -> u64 {
         if self.command.is_none() {
             return self.progress.step;
         }
+        let reported = self.reported.map_or(0, |reported| reported.step);
         let known = self.restarts.unwrap_or_default();
         if known.resumed == 0 {
-            return 0;
+            return reported.min(self.progress.step);
         }
         let lost = known.lost_steps / f64::from(known.resumed);
         // The cast of a float saturates.
-        self.progress.step.saturating_sub(lost.max(0.0) as u64)
+        let usual = self.progress.step.saturating_sub(lost.max(0.0) as u64);
+        usual.max(reported).min(self.progress.step)
     }
 
     /// Marks the last measurements as current at `now_ms`, because a simulated future has no
@@ -444,6 +488,10 @@ fn size<'t>(tasks: impl Iterator<Item = &'t SnapshotTask>) -> (u32, u32) {
         Role::Worker { .. } => (workers + 1, shards),
         Role::PsShard { .. } => (workers, shards + 1),
     })
+}
+
+fn is_nothing(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 fn is_never(times: &u32) -> bool {

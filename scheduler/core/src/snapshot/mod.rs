@@ -6,8 +6,8 @@
 mod job;
 
 pub use job::{
-    Adaptive, FailedReport, Finished, IntentOrigin, PastDuration, Progress, Restarts, SnapshotJob,
-    SnapshotTask, SpeedPoint, StudyMembership, TrainingLength,
+    Adaptive, FailedReport, Finished, IntentOrigin, PastDuration, Progress, ReportedCheckpoint,
+    Restarts, SnapshotJob, SnapshotTask, SpeedPoint, StudyMembership, TrainingLength,
 };
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TenantId};

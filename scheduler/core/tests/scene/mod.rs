@@ -4,7 +4,7 @@
 use muster_core::snapshot::{
     ClusterSnapshot, Progress, SnapshotJob, SnapshotNode, SnapshotTask, SnapshotTenant, SpeedPoint,
 };
-use muster_core::{Action, RoundPlan, apply, check, plan, policy::Policy};
+use muster_core::{Action, RoundPlan, apply, check_with, plan, policy::Policy};
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::job::{Intent, JobPhase, JobState};
 use muster_model::packing::Company;
@@ -78,7 +78,7 @@ impl Scene {
         self.snapshot.sort();
         let (plan, _) = plan(&self.snapshot, &self.policy);
         assert_eq!(
-            check(&self.snapshot, &plan),
+            check_with(&self.snapshot, &plan, self.policy.preemption),
             Vec::new(),
             "in the plan {plan:#?}"
         );
@@ -306,6 +306,9 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> SnapshotJob {
         replicated: false,
         suspends: true,
         exclusive: false,
+        preemption: Default::default(),
+        reported: None,
+        lost_s: 0.0,
         lent: false,
         trial: None,
         asked: None,

@@ -14,7 +14,7 @@ pub(crate) use ids::node_number;
 use ids::{job_id, job_number};
 use muster_core::policy::Policy;
 use muster_core::snapshot::{ClusterSnapshot, Finished, SnapshotJob, SnapshotTask, SpeedPoint};
-use muster_core::{ApplyError, Violation, apply, check, plan};
+use muster_core::{ApplyError, Violation, apply, check_with, plan};
 use muster_model::id::NodeId;
 use muster_model::job::JobState;
 use muster_model::task::{Outcome as TaskOutcome, TaskEvent, TaskState};
@@ -297,7 +297,7 @@ impl<'s> SimulationEngine<'s> {
         let began_s = watch();
         let (plan, _) = plan(&self.snapshot, policy);
         self.decision_s.push(watch() - began_s);
-        let violations = check(&self.snapshot, &plan);
+        let violations = check_with(&self.snapshot, &plan, policy.preemption);
         if !violations.is_empty() {
             return Err(SimError::Check { round, violations });
         }

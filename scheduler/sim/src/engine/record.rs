@@ -74,7 +74,8 @@ impl SimulationEngine<'_> {
                 Action::GiveUp { tasks, why } => {
                     self.tell(name, || format!("gives up {} tasks: {why}", tasks.len()));
                 }
-                Action::Suspect { .. } => {}
+                // The reason of the stop states the cost.
+                Action::Displace { .. } | Action::Suspect { .. } => {}
                 Action::Hold => self.tell(name, || "held".to_owned()),
                 Action::Resume => self.tell(name, || "resumed".to_owned()),
                 Action::Cancel => self.tell(name, || "cancelled".to_owned()),

@@ -286,7 +286,7 @@ impl ForecastRun {
             return None;
         }
         jobs.iter()
-            .filter(|job| job.state == JobState::Running && job.suspends && !job.exclusive)
+            .filter(|job| job.state == JobState::Running && job.takes_turns())
             .map(|job| job.slice_began_ms().saturating_add(quantum_ms))
             .filter(|&over_ms| over_ms > self.snapshot.now_ms)
             .min()
@@ -503,7 +503,7 @@ fn any_task_is(job: &SnapshotJob, state: &TaskState) -> bool {
 /// Whether the job waits for GPUs that time slicing can give it.
 fn waits_for_slice(job: &SnapshotJob) -> bool {
     let is_kept = matches!(job.state, JobState::Queued | JobState::Suspended);
-    is_kept && job.intent == Intent::Run && job.suspends && !job.exclusive
+    is_kept && job.intent == Intent::Run && job.takes_turns()
 }
 
 /// Whether the job's only task holds the GPUs of `task` on the other lane.

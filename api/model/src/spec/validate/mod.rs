@@ -106,6 +106,7 @@ impl JobSpec {
                 "a value, or command in its place: what the built-in engine trains, or a program of your own",
             ),
         }
+        self.preemption.check(&mut errors, self);
         self.check_verdicts(&mut errors);
         errors.check("retries", &self.retries, self.retries <= 100, "0 to 100");
         errors.into_result()
@@ -358,7 +359,13 @@ pub(crate) fn is_id(name: &str) -> bool {
 pub(super) struct Errors(Vec<FieldError>);
 
 impl Errors {
-    fn check(&mut self, field: &str, value: &dyn fmt::Display, right: bool, expected: &str) {
+    pub(super) fn check(
+        &mut self,
+        field: &str,
+        value: &dyn fmt::Display,
+        right: bool,
+        expected: &str,
+    ) {
         if !right {
             self.0.push(FieldError {
                 field: field.to_owned(),

@@ -18,6 +18,7 @@ use super::hysteresis::{in_cooldown, is_settled};
 use super::observations::{done_workers, is_up};
 use super::place;
 use super::planned_job::PlannedJob;
+use super::preemption;
 use super::queue_order::QueueOrder;
 use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
@@ -384,6 +385,7 @@ fn is_movable(round: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
         && live.host.is_none()
         && !live.job.exclusive
         && !cost::begins_anew(live)
+        && preemption::may_make_room(live.job, round.now_ms)
         && live.job.intent == Intent::Run
         && is_up(live.job)
         // The remaining workers of a command, and the finished ones, would start from the

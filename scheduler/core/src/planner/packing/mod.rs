@@ -186,10 +186,11 @@ fn host_of(round: &RoundState<'_>, guest: usize) -> Option<usize> {
     (is_at_rest && stays && is_alone).then_some(host)
 }
 
-/// Whether neither job is exclusive and both have the same priority, so that neither slows a job of
-/// higher priority.
+/// Whether both jobs may make room by time slices and have the same priority, so that neither slows
+/// a job of higher priority.
 fn are_of_equal_rank(host: &PlannedJob<'_>, guest: &PlannedJob<'_>) -> bool {
-    !host.job.exclusive && !guest.job.exclusive && host.priority == guest.priority
+    let take_turns = [host, guest].iter().all(|live| live.job.takes_turns());
+    take_turns && host.priority == guest.priority
 }
 
 /// Whether the rules allow the pair: equal rank, and enough quota and CPU on an open node.
@@ -275,7 +276,7 @@ fn separate(round: &mut RoundState<'_>, guest: usize, why: String) {
     round.unpair(guest);
     let now_ms = round.now_ms;
     let live = &mut round.jobs[guest];
-    if is_whole(live.job) && !live.job.exclusive && round.policy.slicing.is_some() {
+    if is_whole(live.job) && live.job.takes_turns() && round.policy.slicing.is_some() {
         live.take(Action::Suspend { why }, now_ms);
     } else {
         round.stop(guest, Action::requeue(RequeueCause::Resize, why));

@@ -29,6 +29,7 @@ pub(crate) use dense::dense_node;
 pub(crate) use index::NodeIndex;
 use jobs_by_gpu::JobsByGpu;
 use muster_model::id::StudyId;
+use muster_model::plan::PreemptionCost;
 use std::cell::OnceCell;
 
 pub(crate) struct RoundState<'a> {
@@ -117,6 +118,15 @@ impl<'a> RoundState<'a> {
             self.free[held.node as usize].hold(held);
         }
         self.refresh(index);
+    }
+
+    /// Records what a stop for another job costs, before the stop that was just decided.
+    pub(crate) fn record_cost(&mut self, index: usize, cost: Option<PreemptionCost>) {
+        let actions = &mut self.jobs[index].actions;
+        if let (Some(cost), Some(Action::Stop { .. })) = (cost, actions.last()) {
+            let before = actions.len() - 1;
+            actions.insert(before, Action::Displace { cost });
+        }
     }
 
     /// Stops a running job.

@@ -49,7 +49,7 @@ struct SliceWaiter {
 
 /// Whether other jobs may use its GPUs while it keeps its processes.
 pub(crate) fn takes_turns(job: &SnapshotJob) -> bool {
-    job.suspends && !job.exclusive
+    job.takes_turns()
 }
 
 /// Number of suspended jobs, or jobs about to be suspended, by node and GPU.

@@ -141,7 +141,8 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         jobs.filter(|(_, live)| live.scheduling_state == SchedulingState::Running)
             // A job that comes up in this round begins its slice now.
             .filter(|(_, live)| live.actions.is_empty())
-            .filter(|(_, live)| is_whole(live.job) && !live.job.exclusive)
+            .filter(|(_, live)| is_whole(live.job) && live.job.takes_turns())
+            .filter(|(_, live)| live.job.has_run_long_enough(self.round.now_ms))
             // A host is not suspended in the round in which it gets a guest. A guest's slice ends
             // with its host's too.
             .filter(|(_, live)| !self.has_just_met(live))
@@ -442,10 +443,12 @@ impl SliceWeights {
     }
 
     /// Slice of a job in milliseconds. The job with the largest weight has the whole quantum, and
-    /// others have less in proportion. So no slice exceeds one quantum.
+    /// others have less in proportion. So no slice exceeds one quantum, except where the job's
+    /// document states a longer `min_runtime`.
     fn slice_ms(&self, round: &RoundState<'_>, live: &PlannedJob<'_>, slicing: Slicing) -> i64 {
         let share = (self.weight(round, live) / self.heaviest).clamp(SHORTEST, 1.0);
-        (ms(slicing.quantum_ms) as f64 * share) as i64
+        let slice_ms = (ms(slicing.quantum_ms) as f64 * share) as i64;
+        slice_ms.max(live.job.min_runtime_ms())
     }
 
     /// End of the present slice of a running job, Unix ms; `i64::MAX` if it has no slices.

@@ -1,0 +1,256 @@
+//! Stops of running jobs for other jobs: their cost, and the rule that allows them.
+//!
+//! A job of equal or lower priority stops another job only if the work at risk is small compared
+//! with its gain, and if the stopped job has not lost too much to other jobs before
+//! ([`PreemptionRules`](crate::policy::PreemptionRules)). The document of a job may forbid stops
+//! altogether.
+
+use super::cost;
+use super::policy_guard::is_moved;
+use super::round_state::RoundState;
+use crate::problem::{NodeAllocation, PolicyDecision, gpus_of, nodes_of};
+use crate::snapshot::SnapshotJob;
+use muster_model::plan::PreemptionCost;
+use muster_model::spec::AllowedPreemption;
+use std::collections::BTreeMap;
+
+/// A running member that a decision stops, or restarts without more GPUs, for another job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Displacement {
+    pub member: usize,
+    /// Waiting member that gets the GPUs; `None` if only running jobs get them.
+    gainer: Option<usize>,
+    work_ms: u64,
+    restart_ms: u64,
+    gpus: u32,
+    gain_gpu_ms: u64,
+}
+
+impl Displacement {
+    /// GPU-milliseconds that the stop costs.
+    pub(crate) fn gpu_ms(&self) -> u64 {
+        self.each_ms().saturating_mul(u64::from(self.gpus))
+    }
+
+    /// Milliseconds that the stop costs on each GPU that it wins.
+    pub(crate) fn each_ms(&self) -> u64 {
+        self.work_ms.saturating_add(self.restart_ms)
+    }
+
+    pub(crate) fn loses_work(&self) -> bool {
+        self.work_ms > 0
+    }
+
+    fn work_gpu_ms(&self) -> u64 {
+        self.work_ms.saturating_mul(u64::from(self.gpus))
+    }
+}
+
+/// Whether the document allows a stop of the job for another job now.
+pub(crate) fn may_make_room(job: &SnapshotJob, now_ms: i64) -> bool {
+    job.preemption.allowed == AllowedPreemption::Restart && job.has_run_long_enough(now_ms)
+}
+
+/// Stops of a decision for other jobs, in the order of the members.
+pub(crate) fn displacements(
+    round: &RoundState<'_>,
+    decision: &PolicyDecision,
+) -> Vec<Displacement> {
+    let given = given(round, decision);
+    let members = (0..round.members.len()).filter(|&member| is_moved(round, decision, member));
+    members
+        .filter_map(|member| displacement(round, decision, &given, member))
+        .collect()
+}
+
+/// Waiting members that a decision gives GPUs.
+fn given(round: &RoundState<'_>, decision: &PolicyDecision) -> Vec<usize> {
+    (0..round.members.len())
+        .filter(|&member| round.jobs[round.members[member]].scheduling_state.waits())
+        .filter(|&member| !decision.holds(&round.problem, member).is_empty())
+        .collect()
+}
+
+fn displacement(
+    round: &RoundState<'_>,
+    decision: &PolicyDecision,
+    given: &[usize],
+    member: usize,
+) -> Option<Displacement> {
+    let (job, live) = (
+        &round.problem.jobs[member],
+        &round.jobs[round.members[member]],
+    );
+    let gets = gpus_of(decision.holds(&round.problem, member));
+    let (local, gainer) = gainer(round, decision, given, member);
+    let restarts = gets > 0 && !live.job.in_place;
+    let is_displaced = gets == 0
+        || restarts && (gets < job.held_gpus() || gets == job.held_gpus() && local.is_some());
+    if !is_displaced {
+        return None;
+    }
+    let cost = cost::restart(live, round.policy);
+    let gain_s = gainer.map_or(0.0, |gainer| gain_gpu_s(round, decision, gainer, member));
+    Some(Displacement {
+        member,
+        gainer,
+        work_ms: ms(cost::work_at_risk_s(live, round.policy, round.now_ms)),
+        restart_ms: ms(cost.stop_s + cost.start_s),
+        gpus: job.held_gpus(),
+        gain_gpu_ms: ms(gain_s),
+    })
+}
+
+/// Member of the highest priority that gets GPUs on the member's nodes, and the same among all
+/// members if there is none on these nodes.
+fn gainer(
+    round: &RoundState<'_>,
+    decision: &PolicyDecision,
+    given: &[usize],
+    member: usize,
+) -> (Option<usize>, Option<usize>) {
+    let problem = &round.problem;
+    let is_here = |part: &NodeAllocation| {
+        let mut present = problem.jobs[member].present.iter();
+        present.any(|held| held.node == part.node)
+    };
+    let mut here: Vec<usize> = given.to_vec();
+    here.retain(|&other| decision.holds(problem, other).iter().any(is_here));
+    let local = highest(round, &here);
+    (local, local.or_else(|| highest(round, given)))
+}
+
+/// The first member of the highest priority.
+fn highest(round: &RoundState<'_>, members: &[usize]) -> Option<usize> {
+    let members = members.iter().copied();
+    members.min_by_key(|&member| (-round.problem.jobs[member].priority, member))
+}
+
+/// GPU-seconds of the gainer's remaining run that it does not wait for: at most those until the
+/// displaced member would have ended. 0 if the gainer's length is unknown.
+fn gain_gpu_s(
+    round: &RoundState<'_>,
+    decision: &PolicyDecision,
+    gainer: usize,
+    member: usize,
+) -> f64 {
+    let parts = decision.holds(&round.problem, gainer);
+    let Some(gainer_s) = time_left_s(round, gainer, parts) else {
+        return 0.0;
+    };
+    let present = &round.problem.jobs[member].present;
+    let member_s = time_left_s(round, member, present).unwrap_or(f64::INFINITY);
+    gainer_s.min(member_s) * f64::from(gpus_of(parts))
+}
+
+/// Remaining seconds of a member; `None` if nothing tells its length.
+fn time_left_s(round: &RoundState<'_>, member: usize, parts: &[NodeAllocation]) -> Option<f64> {
+    let length = round.jobs[round.members[member]].estimate.length;
+    let kind = parts
+        .first()
+        .map_or(0, |part| round.problem.nodes[part.node as usize].kind);
+    let outlook = &round.problem.jobs[member].outlook;
+    length
+        .is_known()
+        .then(|| outlook.time_left_s(kind, gpus_of(parts), nodes_of(parts)))
+}
+
+/// Members that a decision displaces against the rule.
+pub(crate) fn unjust(round: &RoundState<'_>, decision: &PolicyDecision) -> Vec<usize> {
+    let all = displacements(round, decision);
+    let mut work_gpu_ms: BTreeMap<Option<usize>, u64> = BTreeMap::new();
+    for one in &all {
+        let sum = work_gpu_ms.entry(one.gainer).or_default();
+        *sum = sum.saturating_add(one.work_gpu_ms());
+    }
+    let unjust = all
+        .iter()
+        .filter(|one| !is_just(round, one, work_gpu_ms[&one.gainer]));
+    unjust.map(|one| one.member).collect()
+}
+
+/// Whether the rule allows a displacement. `work_gpu_ms` is the work that all displacements for the
+/// same gainer lose.
+fn is_just(round: &RoundState<'_>, one: &Displacement, work_gpu_ms: u64) -> bool {
+    let (live, rules) = (
+        &round.jobs[round.members[one.member]],
+        round.policy.preemption,
+    );
+    if !may_make_room(live.job, round.now_ms) {
+        return false;
+    }
+    let jobs = &round.problem.jobs;
+    let precedes = one
+        .gainer
+        .is_some_and(|gainer| jobs[gainer].priority > live.priority);
+    if precedes {
+        return true;
+    }
+    if live.job.exclusive {
+        return false;
+    }
+    let lost_ms = ms(live.job.lost_s).saturating_add(one.work_ms);
+    !one.loses_work()
+        || work_gpu_ms as f64 <= rules.risk_share * one.gain_gpu_ms as f64
+            && lost_ms as f64 <= rules.lost_share * live.job.trained_s * 1_000.0
+}
+
+/// Cost of the stop of a member for another job; `None` if no waiting job gets its GPUs.
+pub(crate) fn cost(
+    round: &RoundState<'_>,
+    displacements: &[Displacement],
+    member: usize,
+) -> Option<PreemptionCost> {
+    let one = displacements.iter().find(|one| one.member == member)?;
+    let gainer = round.jobs[round.members[one.gainer?]].job;
+    let live = &round.jobs[round.members[member]];
+    Some(PreemptionCost {
+        borne_by: live.job.tenant,
+        gainer: gainer.id,
+        gained_by: gainer.tenant,
+        gpus: placed_gpus(live.job),
+        work_ms: one.work_ms,
+        restart_ms: one.restart_ms,
+        gain_gpu_ms: one.gain_gpu_ms,
+    })
+}
+
+/// GPUs of the job's tasks before this round.
+fn placed_gpus(job: &SnapshotJob) -> u32 {
+    let tasks = job.tasks.iter().filter(|task| !task.state.is_released());
+    let gpus: usize = tasks.map(|task| task.gpus.len()).sum();
+    u32::try_from(gpus).unwrap_or(u32::MAX)
+}
+
+/// The cost as a text for the owner of the stopped job.
+pub(crate) fn text(round: &RoundState<'_>, index: usize, cost: &PreemptionCost) -> String {
+    let live = &round.jobs[index];
+    let mut jobs = round.jobs.iter();
+    let gainer = jobs.find(|other| other.job.id == cost.gainer);
+    let gainer = gainer.map_or("another job", |gainer| gainer.named_to(live.tenant));
+    let mut tenants = round.snapshot.tenants.iter();
+    let tenant = tenants.find(|tenant| tenant.id == cost.borne_by);
+    let tenant = tenant.map_or("its tenant", |tenant| &tenant.name);
+    let gain = match cost.gain_gpu_ms {
+        0 => format!("the length of {gainer} is unknown"),
+        gain_gpu_ms => format!(
+            "{gainer} gains {:.0} GPU-seconds",
+            gain_gpu_ms as f64 / 1_000.0
+        ),
+    };
+    let gpus = match cost.gpus {
+        1 => "1 GPU".to_owned(),
+        gpus => format!("{gpus} GPUs"),
+    };
+    format!(
+        "it loses {:.1} s of work and {:.1} s to restart on {gpus}, {:.1} GPU-seconds that {tenant} bears; {gain}",
+        cost.work_ms as f64 / 1_000.0,
+        cost.restart_ms as f64 / 1_000.0,
+        cost.gpu_ms() as f64 / 1_000.0,
+    )
+}
+
+/// Milliseconds, rounded. The cast saturates, so an infinite time gives the longest one.
+fn ms(seconds: f64) -> u64 {
+    (seconds * 1_000.0).round() as u64
+}
