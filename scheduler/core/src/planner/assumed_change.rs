@@ -276,7 +276,7 @@ fn reshape(round: &mut RoundState<'_>, index: usize, job: &SnapshotJob) {
     let live = &mut round.jobs[index];
     live.shape.workers = job.workers;
     live.shape.worker = job.worker;
-    live.estimate = Estimate::of(job, policy);
+    live.estimate = Estimate::of(job, round.learned.evidence(job), policy);
     live.sizing = JobScaling::of(
         &live.estimate,
         &live.shape,

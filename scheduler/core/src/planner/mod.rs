@@ -33,6 +33,7 @@ mod free;
 mod gang;
 mod hysteresis;
 mod in_place;
+mod learned;
 mod migration;
 mod observations;
 mod packing;

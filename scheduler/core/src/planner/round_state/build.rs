@@ -10,6 +10,7 @@ use crate::plan::Action;
 use crate::planner::estimate_cache::EstimateCache;
 use crate::planner::free::{FreeNode, Holding, HostCapacity, NodeGpuMasks, bits, gpus_of};
 use crate::planner::gang::{GangShape, UnfitNodes, add};
+use crate::planner::learned::Learned;
 use crate::planner::observations::{ObservedJob, apply_observations, done_workers};
 use crate::planner::planned_job::{PlannedJob, room_of};
 use crate::planner::scaling_model::Kinds;
@@ -54,6 +55,7 @@ impl<'a> RoundState<'a> {
                 ..SchedulingProblem::default()
             },
             kinds,
+            learned: Learned::of(snapshot, policy),
             studies: studies(snapshot),
             members: Vec::new(),
             held: Vec::new(),
@@ -181,7 +183,13 @@ impl<'a> RoundState<'a> {
             None if scheduling_state.stays() => size.0,
             None => 0,
         };
-        let (estimate, sizing) = memory.recall(job, self.policy, &shape, present, &self.kinds);
+        let (estimate, sizing) = memory.recall(
+            (job, self.learned.evidence(job)),
+            self.policy,
+            &shape,
+            present,
+            &self.kinds,
+        );
         let index = self.jobs.len();
         let is_member = (scheduling_state.stays() && second.is_none()) || scheduling_state.waits();
         self.jobs.push(PlannedJob {

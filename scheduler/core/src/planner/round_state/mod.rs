@@ -14,6 +14,7 @@ mod resumption;
 
 use super::free::{FreeNode, Holding, NodeGpuMasks, gpus_of};
 use super::gang::GangPlacement;
+use super::learned::Learned;
 use super::observations::once_gone;
 use super::planned_job::PlannedJob;
 use super::scaling_model::{JobScaling, Kinds};
@@ -36,6 +37,8 @@ pub(crate) struct RoundState<'a> {
     pub capabilities: PolicyCapabilities,
     pub now_ms: i64,
     pub kinds: Kinds,
+    /// Measured speeds by GPU kind and placement.
+    pub learned: Learned,
     pub free: Vec<FreeNode>,
     /// Free resources of the empty cluster.
     pub empty: Vec<FreeNode>,
