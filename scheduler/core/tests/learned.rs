@@ -181,3 +181,32 @@ fn snapshot_without_measurements_is_stored_as_before() {
         scene.snapshot
     );
 }
+
+/// Returns the workers of two equal running jobs under a policy, of which `young` loses much loss
+/// per epoch and `old` hardly any. Both were submitted with the same range.
+fn sizes_by_quality(policy: Policy) -> (u32, u32) {
+    let mut scene = Scene::cluster(1, 8);
+    scene.policy = policy;
+    // Loss 1 / (0.5 k + 0.2) + 0.1, and one near its end.
+    let young = (0..5_u32).map(|k| (u64::from(k), 1.0 / (0.5 * f64::from(k) + 0.2) + 0.1));
+    let old = (0..5_u32).map(|k| (u64::from(k), 1.0 / (0.001 * f64::from(k) + 0.2) + 0.1));
+    scene.job("young").workers(1, 8).0.progress.epoch_losses = young.collect();
+    scene.job("old").workers(1, 8).0.progress.epoch_losses = old.collect();
+    scene.settle();
+    (scene.workers("young"), scene.workers("old"))
+}
+
+#[test]
+fn slaq_reads_loss_curves_of_live_jobs() {
+    let (young, old) = sizes_by_quality(Policy::named(PolicyName::Slaq));
+    assert!(young > old, "{young} and {old} workers");
+    // Rounds of earlier releases had no curve, and are replayed without one.
+    let earlier = Policy {
+        fits_losses: false,
+        ..Policy::named(PolicyName::Slaq)
+    };
+    let (young, old) = sizes_by_quality(earlier.clone());
+    assert!(young <= old, "{young} and {old} workers");
+    let text = serde_json::to_string(&earlier).expect("JSON");
+    assert!(!text.contains("fits_losses"), "{text}");
+}

@@ -3,6 +3,7 @@
 use super::convergence::{self, LastEpoch};
 use super::{Estimate, Evidence, KindEstimates, Speed};
 use crate::policy::Policy;
+use crate::problem::FittedLoss;
 use crate::snapshot::{SnapshotJob, SpeedPoint};
 use muster_model::spec::{Consistency, Convergence, Range};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 pub(crate) struct EstimateMemo {
     speed: Option<(SpeedInputs, Speeds)>,
     converged: Option<ConvergenceMemo>,
+    loss: Option<LossMemo>,
 }
 
 /// Speed of a job, and its speeds by kind.
@@ -23,6 +25,13 @@ struct ConvergenceMemo {
     rule: Convergence,
     epoch_losses: Vec<(u64, f64)>,
     last: Option<LastEpoch>,
+}
+
+/// Fitted loss of a job and its inputs.
+#[derive(Debug, Clone)]
+struct LossMemo {
+    epoch_losses: Vec<(u64, f64)>,
+    fitted: Option<FittedLoss>,
 }
 
 /// Inputs that [`Speed::of`] reads from a job.
@@ -92,7 +101,30 @@ impl EstimateMemo {
         };
         self.speed = Some((of, speeds.clone()));
         let converged = self.converged(job);
-        (Estimate::with(job, policy, speeds, converged), is_new)
+        let loss = if policy.fits_losses {
+            self.loss(job)
+        } else {
+            None
+        };
+        let estimate = Estimate {
+            loss,
+            ..Estimate::with(job, policy, speeds, converged)
+        };
+        (estimate, is_new)
+    }
+
+    fn loss(&mut self, job: &SnapshotJob) -> Option<FittedLoss> {
+        let losses = &job.progress.epoch_losses;
+        let kept = self.loss.as_ref();
+        if let Some(kept) = kept.filter(|kept| kept.epoch_losses == *losses) {
+            return kept.fitted;
+        }
+        let fitted = convergence::fitted_loss(losses, job.progress.steps_per_epoch);
+        self.loss = Some(LossMemo {
+            epoch_losses: losses.clone(),
+            fitted,
+        });
+        fitted
     }
 
     fn converged(&mut self, job: &SnapshotJob) -> Option<LastEpoch> {

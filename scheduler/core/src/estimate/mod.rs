@@ -16,6 +16,7 @@ mod surface;
 mod trend;
 
 use crate::policy::Policy;
+use crate::problem::FittedLoss;
 use crate::report::Length;
 use crate::snapshot::SnapshotJob;
 use convergence::LastEpoch;
@@ -44,6 +45,9 @@ pub(crate) struct Estimate {
     /// equal.
     pub kinds: Option<Arc<KindEstimates>>,
     pub gains: Gains,
+    /// Fitted training loss by steps; `None` unless the policy asks for it and the losses determine
+    /// it.
+    pub loss: Option<FittedLoss>,
     /// Largest numbers of workers and shards that the job may get now, within its range and the
     /// bound of exploration.
     pub most: (u32, u32),
@@ -85,6 +89,7 @@ impl Estimate {
             speed,
             kinds,
             gains,
+            loss: None,
             most,
         }
     }

@@ -205,7 +205,7 @@ impl JobScaling {
                 uncertainty: uncertainty(estimate),
                 curves: sizes.curves,
                 largest_gpus: sizes.largest_gpus,
-                loss: None,
+                loss: estimate.loss,
             },
             ps_shards: sizes.ps_shards,
             min_workers: shape.workers.min,
