@@ -14,6 +14,7 @@ pub mod config;
 pub mod connection;
 mod event_feed;
 mod failures;
+mod family;
 mod files;
 mod health;
 mod history;

@@ -1,14 +1,16 @@
 //! Converts the store's rows to the core's snapshot. Decides nothing.
 
 use crate::external_gpu_use::{NodeGpuUse, external_gpus, uses};
+use muster_core::learn::Observation;
 use muster_core::snapshot as core;
-use muster_model::id::TaskId;
+use muster_model::id::{TaskId, TenantId};
 use muster_model::job::JobState;
 use muster_model::node::{GpuKind, Node};
 use muster_model::pace::{Pace, Watch};
 use muster_model::plan::RecordTime as _;
 use muster_model::spec::BatchRule;
 use muster_model::task::Task;
+use muster_store::family::{FamilySpeeds, PlacedSpeed};
 use muster_store::fault::FaultCharge;
 use muster_store::plan as store;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +22,11 @@ pub fn snapshot(round: u64, loaded: store::Loaded) -> core::ClusterSnapshot {
     let (mut faults, mut freed) = (loaded.faults, loaded.freed);
     let uses = uses(&loaded.jobs);
     let keys = label_keys(&loaded.jobs);
+    let known: BTreeSet<(TenantId, String)> = loaded
+        .families
+        .iter()
+        .map(|family| (family.tenant, family.family.clone()))
+        .collect();
     let nodes = loaded.nodes.into_iter().map(|one| {
         let charges = faults.remove(&one.id).unwrap_or_default();
         let freed = freed.remove(&one.id).unwrap_or_default();
@@ -31,8 +38,13 @@ pub fn snapshot(round: u64, loaded: store::Loaded) -> core::ClusterSnapshot {
         now_ms: unix_ms(loaded.now),
         nodes: nodes.collect(),
         tenants: loaded.tenants.into_iter().map(tenant).collect(),
-        jobs: loaded.jobs.into_iter().map(job).collect(),
+        jobs: loaded
+            .jobs
+            .into_iter()
+            .map(|one| job(one, &known))
+            .collect(),
         left_out: loaded.left_out.into_iter().map(left_out).collect(),
+        families: loaded.families.into_iter().map(family).collect(),
     };
     snapshot.leave_pods_out_of_turns();
     snapshot.sort();
@@ -118,6 +130,25 @@ fn label_keys(jobs: &[store::LoadedJob]) -> BTreeSet<String> {
     conditions.map(|condition| condition.key.clone()).collect()
 }
 
+fn family(family: FamilySpeeds) -> core::SnapshotFamily {
+    core::SnapshotFamily {
+        tenant: family.tenant,
+        family: family.family,
+        speeds: family.speeds.into_iter().map(observation).collect(),
+    }
+}
+
+fn observation(speed: PlacedSpeed) -> Observation {
+    Observation {
+        gpu_kind: speed.gpu_kind,
+        workers: speed.workers,
+        ps_shards: speed.ps_shards,
+        nodes: speed.nodes,
+        steps_per_s: speed.steps_per_s,
+        samples: speed.samples,
+    }
+}
+
 fn left_out(left_out: store::JobsOutsideWindow) -> core::QueueRemainder {
     core::QueueRemainder {
         tenant: left_out.tenant,
@@ -136,11 +167,17 @@ fn tenant(tenant: muster_model::tenant::Tenant) -> core::SnapshotTenant {
     }
 }
 
-fn job(loaded: store::LoadedJob) -> core::SnapshotJob {
+/// Translates a job. Its family is named only if it is in `families`.
+fn job(loaded: store::LoadedJob, families: &BTreeSet<(TenantId, String)>) -> core::SnapshotJob {
     let progress = progress(&loaded);
     let has_sampled = loaded.has_sampled;
     let adaptive = adaptive(&loaded);
     let job = loaded.job;
+    let family = loaded
+        .family
+        .map(|family| (job.tenant_id, family))
+        .filter(|family| families.contains(family))
+        .map(|(_, family)| family);
     let ps_shards = job.spec.ps_shards();
     let facts = TaskFacts {
         paces: loaded.paces,
@@ -219,6 +256,8 @@ fn job(loaded: store::LoadedJob) -> core::SnapshotJob {
                 samples: point.samples,
             })
             .collect(),
+        placed_speeds: loaded.placed_speeds.into_iter().map(observation).collect(),
+        family,
         measured: loaded.measured.map(Box::new),
         trained_s: loaded.trained_s,
         lasts: job

@@ -7,9 +7,9 @@ use muster_model::id::{JobId, TaskId, TokenId};
 use muster_model::node::Notice;
 use muster_model::view::{
     AccuracyView, CheckpointView, CreatedJoinToken, CreatedToken, EventView, ExplainView,
-    JobChange, JobView, Me, NewJoinToken, NewTenant, NewToken, NodeView, Page, PlanView,
-    RevokedTokens, RoundSummaryView, RoundView, SeriesView, TaskView, TenantChange, TenantView,
-    TokenView, UserView, WhatIf, WhatIfView,
+    FamilyView, JobChange, JobView, Me, NewJoinToken, NewTenant, NewToken, NodeView, Page,
+    PlanView, RevokedTokens, RoundSummaryView, RoundView, SeriesView, TaskView, TenantChange,
+    TenantView, TokenView, UserView, WhatIf, WhatIfView,
 };
 use reqwest::{Method, Response};
 use serde::Serialize;
@@ -274,6 +274,18 @@ impl Client {
     /// Deletes a tenant, which must have no open work.
     pub async fn delete_tenant(&self, tenant: &str) -> Result<(), ClientError> {
         send(self.request(Method::DELETE, &["tenants", tenant]))
+            .await
+            .map(drop)
+    }
+
+    /// Returns what is known of the tenant's families of jobs.
+    pub async fn families(&self) -> Result<Vec<FamilyView>, ClientError> {
+        self.all(&["families"], Vec::new()).await
+    }
+
+    /// Deletes what is known of a family of jobs.
+    pub async fn forget_family(&self, family: &str) -> Result<(), ClientError> {
+        send(self.request(Method::DELETE, &["families", family]))
             .await
             .map(drop)
     }

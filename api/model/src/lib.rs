@@ -22,6 +22,7 @@ pub mod checkpoint;
 pub mod error_chain;
 pub mod event;
 pub mod export;
+pub mod family;
 pub mod fault;
 pub mod forecast;
 pub mod id;

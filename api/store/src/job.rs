@@ -12,6 +12,7 @@ use crate::page::{self, RowPage};
 use crate::study::trial;
 use muster_model::actor::Actor;
 use muster_model::event::Event;
+use muster_model::family::Family;
 use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::{Intent, Job, JobPhase, JobState};
@@ -195,8 +196,8 @@ macro_rules! insert_job {
         sqlx::query!(
             "with " + $scope + ", begun as materialized (select from scope where muster_admit_job($2::uuid, $17, $18, $19)), submitted as (
                  insert into job (id, tenant_id, submitted_by, name, labels, priority, spec, intent, phase, state, waiting, submitted_at,
-                                  origin_job, origin_step, document_bytes)
-                 select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $15, $16, $17 from begun
+                                  origin_job, origin_step, document_bytes, family)
+                 select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $15, $16, $17, $20 from begun
              )
              insert into event (at, tenant_id, job_id, kind, body) select $12, $2, $1, $13, $14 from begun",
             $job.id.0,
@@ -217,7 +218,8 @@ macro_rules! insert_job {
             $job.spec.from.map(|from| origin_step(&from)),
             signed(limit::document_bytes(&$job.spec)),
             signed(TenantLimits::DEFAULT.open_jobs),
-            signed(TenantLimits::DEFAULT.open_job_bytes)
+            signed(TenantLimits::DEFAULT.open_job_bytes),
+            Family::of(&$job.spec).map(|family| family.key())
         )
     };
 }

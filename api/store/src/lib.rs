@@ -16,6 +16,7 @@ pub mod edit;
 pub mod erasure;
 mod error;
 pub mod event;
+pub mod family;
 pub mod fault;
 pub mod forecast;
 pub mod horizon;

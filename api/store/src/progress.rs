@@ -2,6 +2,7 @@
 //! size and losses by epoch.
 
 use crate::error::StoreError;
+use crate::family;
 use crate::int_convert::{signed, signed32, unsigned, unsigned32};
 use muster_model::id::{JobId, TenantId};
 use muster_model::packing::{Company, Measured};
@@ -50,6 +51,7 @@ pub async fn record(
     let parted = known.as_ref().is_some_and(|known| known.company.is_some());
     if company.is_none() && !parted {
         speeds(conn, tenant, job, counted.clone()).await?;
+        family::observe(conn, (tenant, job, revision), counted.clone(), now).await?;
     }
     // The speed beside other jobs is needed only where GPU use is measured.
     if let Some(known) = &mut known {

@@ -7,6 +7,7 @@ mod connections;
 mod document;
 mod edits;
 mod explain;
+mod families;
 mod files;
 mod idempotency;
 mod jobs;

@@ -55,6 +55,10 @@ pub struct Policy {
     /// Number of waiting jobs, in queue order, for which the smallest change is searched. Each
     /// costs several trial rounds.
     pub explained_jobs: u32,
+    /// Whether the loss curve of each job is fitted, for policies that share by quality. `false` in
+    /// rounds of earlier releases, which had no curve.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub fits_losses: bool,
     /// Maximum time for a job to report its suspension. After it the job stops with a checkpoint
     /// and starts again later.
     #[serde(default = "suspend_limit_ms")]
@@ -241,6 +245,7 @@ impl Policy {
             full_weight_samples: 10,
             unknown_epochs: 20,
             explained_jobs: 16,
+            fits_losses: share == PolicyName::Slaq,
             suspend_limit_ms: suspend_limit_ms(),
             start_limit: None,
             preemption: PreemptionRules::default(),
@@ -292,4 +297,8 @@ impl Policy {
             .min(self.backoff_max_ms);
         now_ms.saturating_add(i64::try_from(pause_ms).unwrap_or(i64::MAX))
     }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }

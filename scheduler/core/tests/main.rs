@@ -16,6 +16,7 @@ mod idle_slots;
 mod in_place;
 mod lacking;
 mod late;
+mod learned;
 mod out_of_range;
 mod packing;
 mod parts;

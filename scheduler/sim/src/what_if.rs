@@ -8,6 +8,7 @@ use muster_core::policy::Policy;
 use muster_core::snapshot::{
     ClusterSnapshot, PastDuration, Progress, SnapshotJob, SnapshotNode, TrainingLength,
 };
+use muster_model::family::Family;
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::job::{Intent, JobState};
 use muster_model::spec::JobSpec;
@@ -240,6 +241,8 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Snapsh
             epoch_losses: Vec::new(),
         },
         speeds: Vec::new(),
+        placed_speeds: Vec::new(),
+        family: Family::of(spec).map(|family| family.key()),
         trained_s: 0.0,
         lasts: spec
             .longest_s()

@@ -21,6 +21,49 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/families": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what is known of the tenant's families of jobs
+         * @description Jobs of a family take equally long for a step on equal GPUs. The speeds by GPU kind and
+         *     placement are used for all later jobs of the family. The family with the newest measured job
+         *     comes first.
+         */
+        get: operations["listFamilies"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/families/{family}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Forget what is known of a family of jobs
+         * @description The speeds by GPU kind and placement of all its jobs are deleted. Running jobs of the family
+         *     measure anew; later jobs start as those of an unknown family. The jobs themselves stay.
+         */
+        delete: operations["forgetFamily"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/forecasts/accuracy": {
         parameters: {
             query?: never;
@@ -2221,6 +2264,59 @@ export interface components {
             phase: components["schemas"]["JobPhase"];
             waiting: components["schemas"]["WaitingView"] | null;
         };
+        /** @description Mean speed of a family on one GPU kind and placement. */
+        FamilySpeedView: {
+            /** @description Model of the GPUs, as the driver names it. */
+            gpu_kind: string;
+            /**
+             * Format: int64
+             * @description Number of jobs in the mean.
+             */
+            jobs: number;
+            /**
+             * Format: int32
+             * @description Number of nodes on which the workers were.
+             */
+            nodes: number;
+            /**
+             * Format: date-time
+             * @description Time of the newest sample.
+             */
+            observed_at: string;
+            /** Format: int32 */
+            ps_shards: number;
+            /**
+             * Format: int64
+             * @description Number of samples, however old.
+             */
+            samples: number;
+            /**
+             * Format: double
+             * @description Updates per second: steps, unless the batch grows with the workers.
+             */
+            steps_per_s: number;
+            /**
+             * Format: double
+             * @description Weight in samples; it halves in seven days.
+             */
+            weight: number;
+            /** Format: int32 */
+            workers: number;
+        };
+        /** @description What is known of the speeds of a family of jobs. */
+        FamilyView: {
+            /** @description Key of the family. */
+            family: string;
+            /**
+             * Format: int64
+             * @description Number of jobs with measurements.
+             */
+            jobs: number;
+            /** @description Speeds by GPU kind and placement, ordered by kind and size. */
+            speeds: components["schemas"]["FamilySpeedView"][];
+            /** @description Short description, from the document of the newest job. Several families may share it. */
+            title: string;
+        };
         /** @description The range in Katib's form. Numbers may be written as text, as in Katib. */
         FeasibleSpace: {
             /**
@@ -3419,6 +3515,24 @@ export interface components {
                 node_id: components["schemas"]["NodeId"] | null;
                 tenant_id: components["schemas"]["TenantId"] | null;
                 waiting?: components["schemas"]["WaitingView"] | null;
+            }[];
+        };
+        /** @description One page of a list. */
+        Page_FamilyView: {
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
+            continue: string | null;
+            items: {
+                /** @description Key of the family. */
+                family: string;
+                /**
+                 * Format: int64
+                 * @description Number of jobs with measurements.
+                 */
+                jobs: number;
+                /** @description Speeds by GPU kind and placement, ordered by kind and size. */
+                speeds: components["schemas"]["FamilySpeedView"][];
+                /** @description Short description, from the document of the newest job. Several families may share it. */
+                title: string;
             }[];
         };
         /** @description One page of a list. */
@@ -5358,6 +5472,70 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Page_EventView"];
                 };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listFamilies: {
+        parameters: {
+            query?: {
+                /** @description Items per page. */
+                limit?: number;
+                /** @description Value of `continue` of the last page. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of families */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_FamilyView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    forgetFamily: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Key of the family */
+                family: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Forgotten */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description A refusal */
             default: {

@@ -8,6 +8,7 @@ pub mod events;
 pub mod explain;
 pub mod export;
 pub mod export_trace;
+pub mod families;
 pub mod forecast;
 pub mod list;
 pub mod login;
@@ -98,6 +99,8 @@ pub enum RemoteCommand {
     Tenants(tenants::TenantsArgs),
     /// List tokens; create or revoke one
     Tokens(tenants::TokensArgs),
+    /// List measured speeds of families of jobs, or forget those of a family
+    Families(families::FamiliesArgs),
     /// Replay past rounds: check that results are identical, or show decisions of another policy
     Replay(replay::ReplayArgs),
     /// Print the history of all jobs as a job trace (CSV) for simulations
@@ -151,6 +154,7 @@ impl RemoteCommand {
             Self::Uncordon(node) => node.run(session, false).await?,
             Self::Tenants(options) => options.run(session).await?,
             Self::Tokens(options) => options.run(session).await?,
+            Self::Families(options) => options.run(session).await?,
             Self::Replay(options) => options.run(session).await?,
             Self::ExportTrace(options) => options.run(session).await?,
             Self::Plan(options) => options.run(session).await?,

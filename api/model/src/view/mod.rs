@@ -5,6 +5,7 @@
 //! would drift. They contain no behaviour: `muster-api` decides what they show.
 
 mod explain;
+mod family;
 mod forecast;
 mod job;
 mod node;
@@ -19,6 +20,7 @@ pub use explain::{
     BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay, NodeObstacle,
     RunnerUpView,
 };
+pub use family::{FamilySpeedView, FamilyView};
 pub use forecast::{AccuracyView, HitRate};
 pub use job::{
     CheckpointView, Count, EvaluationView, EventView, JobChange, JobView, PaceView, ProgressView,

@@ -1,6 +1,7 @@
 //! Documents of the jobs that rounds consider. Each version of a document is read and parsed once.
 
 use crate::error::StoreError;
+use crate::family;
 use muster_model::id::JobId;
 use muster_model::spec::JobSpec;
 use sqlx::PgConnection;
@@ -27,6 +28,8 @@ pub(super) struct CachedJobDocument {
     pub spec: JobSpec,
     /// Steps per epoch of the job from whose checkpoint this job begins.
     pub parent_steps_per_epoch: Option<u64>,
+    /// Key of the job's family.
+    pub family: Option<String>,
 }
 
 impl Documents {
@@ -53,20 +56,25 @@ impl Documents {
         versions: &BTreeMap<JobId, DocumentVersion>,
     ) -> Result<(), StoreError> {
         let rows = sqlx::query!(
-            r#"select j.id, muster_decisive(j.spec) as "spec!: Json<JobSpec>", muster_decisive(parent.spec) as "parent?: Json<JobSpec>"
+            r#"select j.id, j.family, muster_decisive(j.spec) as "spec!: Json<JobSpec>", muster_decisive(parent.spec) as "parent?: Json<JobSpec>"
                from unnest($1::uuid[]) as given (id)
                join job j on j.id = given.id
                left join lateral (select spec from job where id = j.origin_job) parent on true"#,
             missing
         )
-        .fetch_all(conn)
+        .fetch_all(&mut *conn)
         .await?;
         for row in rows {
             let id = JobId::from(row.id);
+            let family = match row.family {
+                Some(key) => Some(key),
+                None => family::key_of(conn, id).await?,
+            };
             let document = CachedJobDocument {
                 version: versions[&id],
                 spec: row.spec.0,
                 parent_steps_per_epoch: row.parent.map(|parent| parent.steps_per_epoch()),
+                family,
             };
             self.0.insert(id, document);
         }

@@ -9,6 +9,7 @@ use super::window::{self, QueueWindow, Queues};
 use super::{JobFailureReport as FailedReport, JobFinishReport as Finished};
 use super::{Loaded, LoadedJob, MeasuredSpeed, RestartTotals};
 use crate::error::StoreError;
+use crate::family::{self, FamilyCache};
 use crate::fault;
 use crate::int_convert::{unsigned, unsigned32};
 use crate::job::intent;
@@ -40,6 +41,7 @@ pub struct Loader {
     most_queued: u32,
     queues: Queues,
     documents: Documents,
+    families: FamilyCache,
 }
 
 impl Loader {
@@ -51,6 +53,7 @@ impl Loader {
             most_queued,
             queues: Queues::default(),
             documents: Documents::default(),
+            families: FamilyCache::default(),
         }
     }
 
@@ -74,7 +77,16 @@ impl Loader {
         let mut jobs = jobs(conn, &ids, &mut self.documents, now).await?;
         tasks(conn, &ids, &mut jobs).await?;
         speeds(conn, &ids, &mut jobs).await?;
+        placed_speeds(conn, &ids, &mut jobs, now).await?;
         epoch_losses(conn, &ids, &mut jobs).await?;
+        let wanted = jobs
+            .values()
+            .filter_map(|loaded| Some((loaded.job.tenant_id, loaded.family.clone()?)));
+        let wanted = wanted.collect();
+        let families = self
+            .families
+            .load(conn, wanted, has_several_kinds(&nodes), now)
+            .await?;
         let faults = fault::load(conn, now).await?;
         let freed = freed(conn, now).await?;
         Ok(Loaded {
@@ -86,8 +98,18 @@ impl Loader {
             has_more,
             nodes,
             tenants,
+            families,
         })
     }
+}
+
+fn has_several_kinds(nodes: &[Node]) -> bool {
+    let mut kinds = nodes.iter().filter_map(|node| {
+        let gpu = node.gpus().into_iter().next()?;
+        Some(gpu.model)
+    });
+    let first = kinds.next();
+    first.is_some_and(|first| kinds.any(|kind| kind != first))
 }
 
 async fn nodes(conn: &mut PgConnection) -> Result<Vec<Node>, StoreError> {
@@ -206,6 +228,8 @@ async fn jobs(
             failed: row.failed.map(|failed| failed.0),
             unfit: row.unfit_nodes.into_iter().map(NodeId).collect(),
             speeds: Vec::new(),
+            placed_speeds: Vec::new(),
+            family: document.family.clone(),
             latest: row.latest.map(|latest| latest.0.0),
             has_sampled: row.revision_samples > 0,
             epoch_losses: Vec::new(),
@@ -312,6 +336,20 @@ async fn speeds(
             steps_per_s: row.steps_per_s,
             samples: unsigned(row.samples),
         });
+    }
+    Ok(())
+}
+
+async fn placed_speeds(
+    conn: &mut PgConnection,
+    ids: &[Uuid],
+    jobs: &mut BTreeMap<JobId, LoadedJob>,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    for (job, speed) in family::of_jobs(conn, ids, now).await? {
+        if let Some(loaded) = jobs.get_mut(&job) {
+            loaded.placed_speeds.push(speed);
+        }
     }
     Ok(())
 }

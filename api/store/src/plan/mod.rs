@@ -13,6 +13,7 @@ pub use commit::commit;
 pub use load::Loader;
 pub use window::JobsOutsideWindow;
 
+use crate::family::{FamilySpeeds, PlacedSpeed};
 use crate::fault::FaultCharge;
 use muster_model::actor::Actor;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId};
@@ -48,6 +49,9 @@ pub struct Loaded {
     pub freed: BTreeMap<NodeId, Vec<(u32, OffsetDateTime)>>,
     /// Tenants, ordered by id.
     pub tenants: Vec<Tenant>,
+    /// What is known of the families of the jobs, and of further families of their tenants if the
+    /// nodes have several kinds of GPUs. Ordered by tenant and key.
+    pub families: Vec<FamilySpeeds>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -66,6 +70,10 @@ pub struct LoadedJob {
     pub unfit: Vec<NodeId>,
     /// Measured speeds, ordered by size.
     pub speeds: Vec<MeasuredSpeed>,
+    /// Measured speeds by GPU kind and placement, ordered by kind and size.
+    pub placed_speeds: Vec<PlacedSpeed>,
+    /// Key of the job's family.
+    pub family: Option<String>,
     pub latest: Option<Sample>,
     /// Whether `latest` belongs to the present revision.
     pub has_sampled: bool,

@@ -193,6 +193,11 @@ pub async fn empty(conn: &mut PgConnection, jobs: &[JobId]) -> Result<u64, Store
     rows += empty_table!(
         conn,
         due,
+        "delete from placed_speed where ctid = any(array(select ctid from placed_speed where job_id = any($1) limit $2))"
+    );
+    rows += empty_table!(
+        conn,
+        due,
         "delete from checkpoint where ctid = any(array(select ctid from checkpoint where job_id = any($1) limit $2))"
     );
     rows += empty_table!(

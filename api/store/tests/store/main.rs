@@ -2,6 +2,7 @@
 //! would be linked separately.
 
 mod event;
+mod family;
 mod fault;
 mod forecast;
 mod idempotency;

@@ -96,7 +96,7 @@ impl World {
         (self.blue, self.blue_user)
     }
 
-    async fn as_owner(&self, statement: &'static str) -> anyhow::Result<()> {
+    pub async fn as_owner(&self, statement: &'static str) -> anyhow::Result<()> {
         let owner = pool::owner(&self.db.owner_url, 1)?;
         sqlx::query(statement).execute(&owner).await?;
         Ok(())
@@ -289,6 +289,7 @@ async fn burst(world: &World, queued: u32) -> anyhow::Result<()> {
         "allocation",
         "checkpoint",
         "speed",
+        "placed_speed",
         "epoch_loss",
     ] {
         let owner = pool::owner(&world.db.owner_url, 1)?;

@@ -70,6 +70,8 @@ begin
         select md5('job-' || d || '-' || n)::uuid, 1, red, 0, 1 from generate_series(1, 20) n;
     insert into speed (job_id, workers, ps_shards, tenant_id, steps_per_s, samples)
         select md5('job-' || d || '-' || n)::uuid, 1, 0, red, 1, 1 from generate_series(1, 20) n;
+    insert into placed_speed (job_id, gpu_kind, workers, ps_shards, nodes, tenant_id, family, steps_per_s, weight, samples, observed_at)
+        select md5('job-' || d || '-' || n)::uuid, 'cpu', 1, 0, 1, red, 'family-' || n, 1, 1, 1, t from generate_series(1, 20) n;
     insert into checkpoint (tenant_id, job_id, step, epoch, revision, path, bytes, manifest_sha256, written_at)
         select red, md5('job-' || d || '-' || n)::uuid, s, 1, 1, 'step-1', 1, 'sum', t
         from generate_series(1, 20) n, generate_series(1, 2) s;

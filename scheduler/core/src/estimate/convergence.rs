@@ -2,6 +2,7 @@
 //! interval, predicted from the losses so far by Optimus' curve.
 
 use super::loss_curve::{self, LossCurve};
+use crate::problem::FittedLoss;
 use muster_model::spec::Convergence;
 
 /// Largest distance in epochs for which a prediction is returned.
@@ -19,10 +20,7 @@ pub(crate) struct LastEpoch {
 /// Returns the epoch after which the job's convergence rule will end it, from the mean losses of
 /// the epochs so far. Returns `None` if they do not determine it yet.
 pub(crate) fn last_epoch(epoch_losses: &[(u64, f64)], rule: Convergence) -> Option<LastEpoch> {
-    let usable = epoch_losses
-        .iter()
-        .all(|(_, loss)| loss.is_finite() && *loss > 0.0);
-    if !usable {
+    if !are_usable(epoch_losses) {
         return None;
     }
     let newest = epoch_losses.last()?.0;
@@ -41,6 +39,28 @@ pub(crate) fn last_epoch(epoch_losses: &[(u64, f64)], rule: Convergence) -> Opti
         expected,
         high,
     })
+}
+
+/// Returns the loss curve by optimizer steps, from the mean losses of the epochs so far. Returns
+/// `None` if they do not determine it yet.
+pub(crate) fn fitted_loss(epoch_losses: &[(u64, f64)], steps_per_epoch: u64) -> Option<FittedLoss> {
+    if !are_usable(epoch_losses) {
+        return None;
+    }
+    let LossCurve { b0, b1, b2 } = loss_curve::fit(epoch_losses)?.best;
+    let losses = epoch_losses.iter().map(|&(_, loss)| loss);
+    Some(FittedLoss {
+        b0: b0 / steps_per_epoch.max(1) as f64,
+        b1,
+        b2,
+        first: losses.fold(0.0, f64::max),
+    })
+}
+
+fn are_usable(epoch_losses: &[(u64, f64)]) -> bool {
+    epoch_losses
+        .iter()
+        .all(|(_, loss)| loss.is_finite() && *loss > 0.0)
 }
 
 /// Returns the epoch after `newest` with which the rule ends a job with this curve.

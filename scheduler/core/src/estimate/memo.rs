@@ -1,8 +1,9 @@
 //! Estimates of one job together with their inputs.
 
 use super::convergence::{self, LastEpoch};
-use super::{Estimate, Speed};
+use super::{Estimate, Evidence, KindEstimates, Speed};
 use crate::policy::Policy;
+use crate::problem::FittedLoss;
 use crate::snapshot::{SnapshotJob, SpeedPoint};
 use muster_model::spec::{Consistency, Convergence, Range};
 use std::sync::Arc;
@@ -10,9 +11,13 @@ use std::sync::Arc;
 /// Kept estimates of a job and their inputs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EstimateMemo {
-    speed: Option<(SpeedInputs, Arc<Speed>)>,
+    speed: Option<(SpeedInputs, Speeds)>,
     converged: Option<ConvergenceMemo>,
+    loss: Option<LossMemo>,
 }
+
+/// Speed of a job, and its speeds by kind.
+type Speeds = (Arc<Speed>, Option<Arc<KindEstimates>>);
 
 /// Convergence estimate of a job and its inputs.
 #[derive(Debug, Clone)]
@@ -20,6 +25,13 @@ struct ConvergenceMemo {
     rule: Convergence,
     epoch_losses: Vec<(u64, f64)>,
     last: Option<LastEpoch>,
+}
+
+/// Fitted loss of a job and its inputs.
+#[derive(Debug, Clone)]
+struct LossMemo {
+    epoch_losses: Vec<(u64, f64)>,
+    fitted: Option<FittedLoss>,
 }
 
 /// Inputs that [`Speed::of`] reads from a job.
@@ -31,10 +43,11 @@ struct SpeedInputs {
     workers: Range,
     ps_shards: Range,
     speeds: Vec<SpeedPoint>,
+    evidence: Option<Evidence>,
 }
 
 impl SpeedInputs {
-    fn of(job: &SnapshotJob) -> Self {
+    fn of(job: &SnapshotJob, evidence: Option<Evidence>) -> Self {
         Self {
             consistency: job.consistency,
             batch: job.batch,
@@ -42,30 +55,76 @@ impl SpeedInputs {
             workers: job.workers,
             ps_shards: job.ps_shards,
             speeds: job.speeds.clone(),
+            evidence,
         }
     }
 
-    fn is_of(&self, job: &SnapshotJob) -> bool {
+    fn is_of(&self, job: &SnapshotJob, evidence: Option<&Evidence>) -> bool {
         self.consistency == job.consistency
             && self.batch == job.batch
             && self.grows == job.adaptive.is_some()
             && self.workers == job.workers
             && self.ps_shards == job.ps_shards
             && self.speeds == job.speeds
+            && self.evidence.as_ref() == evidence
+    }
+
+    /// Computes the speeds of the job that these inputs are of.
+    fn speeds(&self, job: &SnapshotJob, policy: &Policy) -> Speeds {
+        let Some(evidence) = &self.evidence else {
+            return (Arc::new(Speed::of(job, policy)), None);
+        };
+        let (speed, kinds) = KindEstimates::of(job, evidence, policy);
+        (speed, Some(Arc::new(kinds)))
     }
 }
 
 impl EstimateMemo {
     /// Returns the job's estimate, and whether its speed was computed anew. `policy` must be the
     /// same in all calls.
-    pub(crate) fn estimate(&mut self, job: &SnapshotJob, policy: &Policy) -> (Estimate, bool) {
-        let kept = self.speed.take().filter(|(of, _)| of.is_of(job));
+    pub(crate) fn estimate(
+        &mut self,
+        job: &SnapshotJob,
+        evidence: Option<Evidence>,
+        policy: &Policy,
+    ) -> (Estimate, bool) {
+        let kept = self.speed.take();
+        let kept = kept.filter(|(of, _)| of.is_of(job, evidence.as_ref()));
         let is_new = kept.is_none();
-        let (of, speed) =
-            kept.unwrap_or_else(|| (SpeedInputs::of(job), Arc::new(Speed::of(job, policy))));
-        self.speed = Some((of, Arc::clone(&speed)));
+        let (of, speeds) = match kept {
+            Some(kept) => kept,
+            None => {
+                let of = SpeedInputs::of(job, evidence);
+                let speeds = of.speeds(job, policy);
+                (of, speeds)
+            }
+        };
+        self.speed = Some((of, speeds.clone()));
         let converged = self.converged(job);
-        (Estimate::with(job, policy, speed, converged), is_new)
+        let loss = if policy.fits_losses {
+            self.loss(job)
+        } else {
+            None
+        };
+        let estimate = Estimate {
+            loss,
+            ..Estimate::with(job, policy, speeds, converged)
+        };
+        (estimate, is_new)
+    }
+
+    fn loss(&mut self, job: &SnapshotJob) -> Option<FittedLoss> {
+        let losses = &job.progress.epoch_losses;
+        let kept = self.loss.as_ref();
+        if let Some(kept) = kept.filter(|kept| kept.epoch_losses == *losses) {
+            return kept.fitted;
+        }
+        let fitted = convergence::fitted_loss(losses, job.progress.steps_per_epoch);
+        self.loss = Some(LossMemo {
+            epoch_losses: losses.clone(),
+            fitted,
+        });
+        fitted
     }
 
     fn converged(&mut self, job: &SnapshotJob) -> Option<LastEpoch> {

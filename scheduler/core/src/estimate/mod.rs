@@ -3,7 +3,9 @@
 //! An estimate covers one job and does not depend on the cluster.
 
 mod convergence;
+mod evidence;
 mod gains;
+mod kinds;
 mod loss_curve;
 mod memo;
 mod nnls;
@@ -14,10 +16,13 @@ mod surface;
 mod trend;
 
 use crate::policy::Policy;
+use crate::problem::FittedLoss;
 use crate::report::Length;
 use crate::snapshot::SnapshotJob;
 use convergence::LastEpoch;
+pub(crate) use evidence::Evidence;
 pub(crate) use gains::Gains;
+pub(crate) use kinds::{ASSUMED_SPREAD, KindEstimates};
 pub(crate) use memo::EstimateMemo;
 use muster_model::spec::Range;
 use remaining_steps::StepsLeft;
@@ -33,23 +38,31 @@ pub(crate) struct Estimate {
     pub steps_left_between: (f64, f64),
     /// Source of the remaining steps.
     pub length: Length,
-    /// Speed in updates per second.
+    /// Speed in updates per second. With `kinds`: on the kind on which the job runs, or of which
+    /// most is known.
     pub speed: Arc<Speed>,
+    /// Speeds by GPU kind and placement; `None` without such measurements, when all kinds are
+    /// equal.
+    pub kinds: Option<Arc<KindEstimates>>,
     pub gains: Gains,
+    /// Fitted training loss by steps; `None` unless the policy asks for it and the losses determine
+    /// it.
+    pub loss: Option<FittedLoss>,
     /// Largest numbers of workers and shards that the job may get now, within its range and the
     /// bound of exploration.
     pub most: (u32, u32),
 }
 
 impl Estimate {
-    pub(crate) fn of(job: &SnapshotJob, policy: &Policy) -> Self {
-        EstimateMemo::default().estimate(job, policy).0
+    pub(crate) fn of(job: &SnapshotJob, evidence: Option<Evidence>, policy: &Policy) -> Self {
+        let mut memo = EstimateMemo::default();
+        memo.estimate(job, evidence, policy).0
     }
 
     fn with(
         job: &SnapshotJob,
         policy: &Policy,
-        speed: Arc<Speed>,
+        (speed, kinds): (Arc<Speed>, Option<Arc<KindEstimates>>),
         converged: Option<LastEpoch>,
     ) -> Self {
         let most = speed.largest_measured().map_or(
@@ -74,7 +87,9 @@ impl Estimate {
             steps_left_between: (left.low, left.high),
             length: left.length,
             speed,
+            kinds,
             gains,
+            loss: None,
             most,
         }
     }
@@ -112,6 +127,32 @@ impl Estimate {
     pub(crate) fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {
         self.speed.steps_per_s(workers, ps_shards) * self.gains.at(workers)
     }
+
+    /// Returns the progress per second at a size on one node of a GPU kind, and on several.
+    pub(crate) fn speeds_on(&self, kind: &str, (workers, ps_shards): (u32, u32)) -> SpeedsOnKind {
+        let size = (workers, ps_shards);
+        let Some(kinds) = &self.kinds else {
+            let local = self.steps_per_s(workers, ps_shards);
+            return SpeedsOnKind {
+                local,
+                spread: local * ASSUMED_SPREAD,
+            };
+        };
+        let local = kinds.steps_per_s(kind, &self.speed, size) * self.gains.at(workers);
+        SpeedsOnKind {
+            local,
+            spread: local * kinds.spread_factor(kind, size),
+        }
+    }
+}
+
+/// Progress per second at one size on one GPU kind.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct SpeedsOnKind {
+    /// On one node.
+    pub local: f64,
+    /// On several nodes.
+    pub spread: f64,
 }
 
 /// Returns the largest number of workers or shards that a job may get, when `measured` is the

@@ -28,6 +28,9 @@ pub(crate) struct Speed {
     missed: Vec<(SurfacePoint, f64)>,
     /// Measured seconds per step with their trust, 0 to 1.
     measured: BTreeMap<Size, (f64, f64)>,
+    /// Largest numbers of workers and shards from which the job explores; `None` before its own
+    /// first measurement.
+    largest: Option<Size>,
     /// Measured sizes, and the factor of their covariance.
     known: Vec<SurfacePoint>,
     covariance: Cholesky,
@@ -50,6 +53,15 @@ struct Assumed {
 }
 
 impl Assumed {
+    fn of(formula: Formula, policy: &Policy) -> Self {
+        Self {
+            base_s: 1.0 / policy.prior_steps_per_s,
+            fixed_part: formula.fixed_part,
+            serial_share: policy.prior_serial_share,
+            exchange_share: policy.prior_exchange_share,
+        }
+    }
+
     fn step_s(self, (workers, ps_shards): Size) -> f64 {
         let parallel = 1.0 - self.serial_share - self.exchange_share;
         let sharers = self.fixed_part.unwrap_or(workers);
@@ -96,12 +108,28 @@ impl Speed {
                 )
             })
             .collect();
-        let formula = Formula {
-            synchronous: job.consistency.is_bulk_synchronous(),
-            batch: f64::from(job.batch),
-            fixed_part: job.adaptive.map(|_| job.workers.min),
-        };
-        Self::from_measured(formula, measured, (job.workers, job.ps_shards), policy)
+        let ranges = (job.workers, job.ps_shards);
+        Self::from_measured(formula(job), measured, ranges, policy)
+    }
+
+    /// Fits the model to measurements of a job and its family. `measured` has seconds per step and
+    /// their trust. `largest` is the size from which the job explores.
+    pub(crate) fn learned(
+        job: &SnapshotJob,
+        measured: BTreeMap<Size, (f64, f64)>,
+        largest: Option<Size>,
+        policy: &Policy,
+    ) -> Self {
+        let ranges = (job.workers, job.ps_shards);
+        Self {
+            largest,
+            ..Self::from_measured(formula(job), measured, ranges, policy)
+        }
+    }
+
+    /// Returns the seconds per step at a size before a measurement.
+    pub(crate) fn assumed_step_s(job: &SnapshotJob, size: Size, policy: &Policy) -> f64 {
+        Assumed::of(formula(job), policy).step_s(size)
     }
 
     /// Fits the model. `measured` has seconds per step and their trust, `ranges` the job's ranges.
@@ -111,13 +139,7 @@ impl Speed {
         ranges: (Range, Range),
         policy: &Policy,
     ) -> Self {
-        let assumed = Assumed {
-            base_s: 1.0 / policy.prior_steps_per_s,
-            fixed_part: formula.fixed_part,
-            serial_share: policy.prior_serial_share,
-            exchange_share: policy.prior_exchange_share,
-        }
-        .rescaled(&measured);
+        let assumed = Assumed::of(formula, policy).rescaled(&measured);
         let mut points: Vec<StepTimePoint> = measured
             .iter()
             .map(|(&size, &(step_s, trust))| StepTimePoint {
@@ -150,6 +172,7 @@ impl Speed {
             assumed,
             trend,
             missed,
+            largest: largest_of(&measured),
             measured,
             known,
             covariance,
@@ -193,11 +216,10 @@ impl Speed {
         self.measured.keys().copied().collect()
     }
 
-    /// Returns the largest measured number of workers and of shards.
+    /// Returns the largest measured number of workers and of shards. `None` before the job's own
+    /// first measurement: it may start at any size.
     pub(crate) fn largest_measured(&self) -> Option<Size> {
-        let workers = self.measured.keys().map(|size| size.0).max()?;
-        let ps_shards = self.measured.keys().map(|size| size.1).max()?;
-        Some((workers, ps_shards))
+        self.largest
     }
 
     /// Returns the fitted coefficients in the order of the formula.
@@ -242,6 +264,20 @@ impl Speed {
             .sum();
         Some(sum / self.measured.len() as f64)
     }
+}
+
+fn formula(job: &SnapshotJob) -> Formula {
+    Formula {
+        synchronous: job.consistency.is_bulk_synchronous(),
+        batch: f64::from(job.batch),
+        fixed_part: job.adaptive.map(|_| job.workers.min),
+    }
+}
+
+fn largest_of(measured: &BTreeMap<Size, (f64, f64)>) -> Option<Size> {
+    let workers = measured.keys().map(|size| size.0).max()?;
+    let ps_shards = measured.keys().map(|size| size.1).max()?;
+    Some((workers, ps_shards))
 }
 
 /// Returns the assumed curve at the ends and in the middle of the job's ranges, as points of the

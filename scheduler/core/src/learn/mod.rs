@@ -2,16 +2,28 @@
 //! jobs: step times by shape and gains of larger batches. Measurements of one job apply to the next
 //! job of its family.
 //!
-//! The model is that of Pollux (Qiao et al., OSDI 2021): goodput = throughput x statistical
-//! efficiency. Sizes without measurement are assumed optimistically, so a job explores. Policies
-//! bound the exploration by [`Family::largest_gpus`].
+//! [`PlacedSpeeds`], [`SpreadPenalty`] and [`KindRatios`] learn from the [`Observation`]s of live
+//! jobs, whose batch is given. [`Family`] also chooses batches; the simulator of published
+//! workloads uses it.
+//!
+//! The model of [`Family`] is that of Pollux (Qiao et al., OSDI 2021): goodput = throughput x
+//! statistical efficiency. Sizes without measurement are assumed optimistically, so a job explores.
+//! Policies bound the exploration by [`Family::largest_gpus`].
 
 mod batch;
 mod efficiency;
+mod kind_ratios;
+mod observation;
+mod placed_speeds;
+mod spread_penalty;
 mod throughput;
 
 pub use batch::{BatchLimits, BatchSplit, Batching};
 pub use efficiency::{NoiseScale, Noises};
+pub use kind_ratios::KindRatios;
+pub use observation::{Observation, Size, Spread};
+pub use placed_speeds::{Place, PlacedSpeeds, TrustedSpeed};
+pub use spread_penalty::SpreadPenalty;
 pub use throughput::{PlacementShape, StepTime, Throughput};
 
 use crate::problem::KindSpeedCurve;

@@ -103,10 +103,7 @@ fn change_job(job: &mut SnapshotJob, change: &Change) {
 /// all. Parts of GPUs do not suit a worker with several GPUs, and nodes without pods do not suit a
 /// job that needs pods. Returns `None` if the job's constraints or its pods exclude every node: it is
 /// then unknown which nodes could be added. The inner `None` stands for a cluster without nodes.
-fn like<'s>(
-    snapshot: &'s ClusterSnapshot,
-    job: &SnapshotJob,
-) -> Option<Option<&'s SnapshotNode>> {
+fn like<'s>(snapshot: &'s ClusterSnapshot, job: &SnapshotJob) -> Option<Option<&'s SnapshotNode>> {
     let best = snapshot.best_gpu_class();
     let mut nodes = snapshot.nodes.iter();
     let suits = nodes.find(|node| {
@@ -303,7 +300,7 @@ fn reshape(round: &mut RoundState<'_>, index: usize, job: &SnapshotJob) {
     live.shape.nodes = nodes;
     live.shape.workers = job.workers;
     live.shape.worker = job.worker;
-    live.estimate = Estimate::of(job, policy);
+    live.estimate = Estimate::of(job, round.learned.evidence(job), policy);
     live.sizing = JobScaling::of(
         &live.estimate,
         &live.shape,

@@ -6,7 +6,7 @@
 
 use super::gang::GangShape;
 use super::scaling_model::{JobScaling, Kinds, ScalingCurves};
-use crate::estimate::{Estimate, EstimateMemo, Gains};
+use crate::estimate::{Estimate, EstimateMemo, Evidence, Gains};
 use crate::policy::Policy;
 use crate::snapshot::SnapshotJob;
 use muster_model::id::JobId;
@@ -57,7 +57,7 @@ impl EstimateCache {
     /// Estimate and sizing of a job; only changed parts are computed again.
     pub(crate) fn recall(
         &mut self,
-        job: &SnapshotJob,
+        (job, evidence): (&SnapshotJob, Option<Evidence>),
         policy: &Policy,
         shape: &GangShape,
         present_workers: u32,
@@ -69,7 +69,7 @@ impl EstimateCache {
             sizes: None,
         });
         known.round = self.rounds;
-        let (estimate, is_new) = known.estimates.estimate(job, policy);
+        let (estimate, is_new) = known.estimates.estimate(job, evidence, policy);
         let shown = ScalingInputs {
             shape: shape.clone(),
             present_workers,

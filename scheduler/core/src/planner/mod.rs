@@ -36,6 +36,7 @@ mod gang;
 mod hysteresis;
 mod in_place;
 mod job_nodes;
+mod learned;
 mod migration;
 mod observations;
 mod packing;

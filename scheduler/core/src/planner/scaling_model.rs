@@ -11,9 +11,6 @@ use std::sync::Arc;
 
 /// Minimum share of the best speed that is enough: more shards cost CPU, memory and connections.
 const ENOUGH: f64 = 0.99;
-/// Assumed speed on several nodes relative to one node, before a measurement. It is slightly lower,
-/// so that gangs stay together.
-const SPREAD: f64 = 0.98;
 
 /// Kinds of GPUs of the cluster, in order. In a cluster with pods on some nodes and processes on
 /// others, a GPU model has two kinds, because jobs may need pods. Executors too old to report this
@@ -77,14 +74,18 @@ impl Kinds {
     /// GPUs if its workers have several GPUs, and kinds without a node of [`JobNodes`].
     ///
     /// [`JobNodes`]: super::job_nodes::JobNodes
-    fn curves(&self, curve: &KindSpeedCurve, shape: &GangShape) -> Arc<[KindSpeedCurve]> {
+    fn curves(
+        &self,
+        shape: &GangShape,
+        curve_on: impl Fn(&str) -> KindSpeedCurve,
+    ) -> Arc<[KindSpeedCurve]> {
         self.kinds
             .iter()
             .enumerate()
             .map(|(index, kind)| {
                 let fits_worker = shape.worker.gpus <= 1 || !is_part(&kind.model);
                 if fits_worker && shape.nodes.has_kind(index) {
-                    curve.clone()
+                    curve_on(&kind.model)
                 } else {
                     KindSpeedCurve::default()
                 }
@@ -124,33 +125,65 @@ impl ScalingCurves {
         let present = present_workers.min(shape.workers.max);
         let most = estimate.most.0.min(shape.workers.max);
         let max = most.max(min).max(present);
-        let mut best = 0.0;
         let gpus = shape.worker.gpus.max(1);
-        let mut local = vec![0.0; (max.saturating_mul(gpus)) as usize];
-        let mut ps_shards = Vec::with_capacity((max - min + 1) as usize);
         let mut speeds = Vec::new();
-        for workers in min..=max {
-            let (shards, speed) = best_shards(estimate, shape, workers, &mut speeds);
-            ps_shards.push(shards);
-            let takes = shape.takes(workers);
-            let offered = (takes && speed > best) || workers == present_workers;
-            if let Some(entry) = (workers * gpus).checked_sub(1).filter(|_| offered) {
-                local[entry as usize] = speed;
-            }
-            if takes {
-                best = speed.max(best);
-            }
-        }
-        let spread = local.iter().map(|speed| speed * SPREAD).collect();
-        let curve = KindSpeedCurve { local, spread };
+        let ps_shards: Arc<[u32]> = (min..=max)
+            .map(|workers| best_shards(estimate, shape, workers, &mut speeds))
+            .collect();
+        let sizes = OfferedSizes {
+            estimate,
+            shape,
+            present_workers,
+            ps_shards: &ps_shards,
+        };
+        let curves = if estimate.kinds.is_some() {
+            kinds.curves(shape, |kind| sizes.curve_on(kind))
+        } else {
+            let curve = sizes.curve_on("");
+            kinds.curves(shape, |_| curve.clone())
+        };
         // A job that never ran may start at any size: its owner has stated the range, and a wrong
         // size costs one restart.
         let measured = estimate.speed.largest_measured().map_or(max, |size| size.0);
         Self {
-            curves: kinds.curves(&curve, shape),
-            ps_shards: ps_shards.into(),
+            curves,
+            ps_shards,
             largest_gpus: measured.saturating_mul(gpus),
         }
+    }
+}
+
+/// Inputs of the curves of one job.
+struct OfferedSizes<'s> {
+    estimate: &'s Estimate,
+    shape: &'s GangShape,
+    present_workers: u32,
+    /// Number of shards for `workers.min + i` workers.
+    ps_shards: &'s [u32],
+}
+
+impl OfferedSizes<'_> {
+    /// Returns the speeds on a kind.
+    fn curve_on(&self, kind: &str) -> KindSpeedCurve {
+        let gpus = self.shape.worker.gpus.max(1);
+        let min = self.shape.workers.min;
+        let largest = min as usize + self.ps_shards.len() - 1;
+        let mut local = vec![0.0; largest * gpus as usize];
+        let mut spread = local.clone();
+        let mut best = 0.0;
+        for (workers, &shards) in (min..).zip(self.ps_shards) {
+            let speeds = self.estimate.speeds_on(kind, (workers, shards));
+            let takes = self.shape.takes(workers);
+            let offered = (takes && speeds.local > best) || workers == self.present_workers;
+            if let Some(entry) = (workers * gpus).checked_sub(1).filter(|_| offered) {
+                local[entry as usize] = speeds.local;
+                spread[entry as usize] = speeds.spread;
+            }
+            if takes {
+                best = speeds.local.max(best);
+            }
+        }
+        KindSpeedCurve { local, spread }
     }
 }
 
@@ -179,7 +212,7 @@ impl JobScaling {
                 uncertainty: uncertainty(estimate),
                 curves: sizes.curves,
                 largest_gpus: sizes.largest_gpus,
-                loss: None,
+                loss: estimate.loss,
             },
             ps_shards: sizes.ps_shards,
             min_workers: shape.workers.min,
@@ -199,14 +232,8 @@ impl JobScaling {
     }
 }
 
-/// Smallest number of shards that is about as good as the best one, with its speed. `speeds` is a
-/// scratch buffer.
-fn best_shards(
-    estimate: &Estimate,
-    shape: &GangShape,
-    workers: u32,
-    speeds: &mut Vec<f64>,
-) -> (u32, f64) {
+/// Smallest number of shards that is about as good as the best one. `speeds` is a scratch buffer.
+fn best_shards(estimate: &Estimate, shape: &GangShape, workers: u32, speeds: &mut Vec<f64>) -> u32 {
     let all = shape.ps_shards.min..=estimate.most.1.max(shape.ps_shards.min);
     speeds.clear();
     speeds.extend(
@@ -215,9 +242,8 @@ fn best_shards(
     );
     let best = speeds.iter().copied().fold(0.0, f64::max);
     all.zip(&*speeds)
-        .map(|(shards, &speed)| (shards, speed))
-        .find(|&(_, speed)| speed >= ENOUGH * best)
-        .unwrap_or((shape.ps_shards.min, best))
+        .find(|&(_, &speed)| speed >= ENOUGH * best)
+        .map_or(shape.ps_shards.min, |(shards, _)| shards)
 }
 
 /// Mean relative error of the fit; 0.5 before a measurement.

@@ -104,6 +104,7 @@ impl WhatIfState {
                 tenants: after.tenants.clone(),
                 jobs: vec![only.clone()],
                 left_out: Vec::new(),
+                families: after.families.clone(),
             };
             apply_change(&alone, job, change)
         });

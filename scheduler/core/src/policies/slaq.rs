@@ -6,8 +6,9 @@
 //! the job's largest loss, so that jobs with different losses can be compared. Completion times are
 //! not an objective and can become longer.
 //!
-//! Without a fitted curve the loss is assumed to fall evenly over the work. SLAQ's own fit is
-//! omitted (the outlook has the one of Optimus). SLAQ shares CPU cores; this policy shares GPUs.
+//! Before a job's losses determine a curve the loss is assumed to fall evenly over the work. SLAQ's
+//! own fit is omitted (the outlook has the one of Optimus). SLAQ shares CPU cores; this policy
+//! shares GPUs.
 
 use super::SchedulingPolicy;
 use super::allocation_state::AllocationState;

@@ -2,6 +2,7 @@
 
 use super::is_false;
 use crate::estimate::Gains;
+use crate::learn::Observation;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId, TenantId};
 use muster_model::job::{Intent, JobState};
 use muster_model::pace::{Pace, Watch};
@@ -118,6 +119,13 @@ pub struct SnapshotJob {
     pub progress: Progress,
     /// Mean speed at each size at which the job has run.
     pub speeds: Vec<SpeedPoint>,
+    /// Mean speed on each GPU kind and placement on which the job has run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placed_speeds: Vec<Observation>,
+    /// Key of the job's family, if something is known of it
+    /// ([`ClusterSnapshot::families`](super::ClusterSnapshot::families)).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
     /// Total training time of the job in seconds.
     pub trained_s: f64,
     /// Length of the job in seconds, if it is not defined by a number of steps.

@@ -5,6 +5,7 @@
 
 mod job;
 
+use crate::learn::Observation;
 pub use job::{
     Adaptive, FailedReport, Finished, IntentOrigin, PastDuration, Progress, ReportedCheckpoint,
     Restarts, SnapshotJob, SnapshotTask, SpeedPoint, StudyMembership, TrainingLength,
@@ -32,6 +33,22 @@ pub struct ClusterSnapshot {
     /// Tenants with queued jobs outside of the queue window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<QueueRemainder>,
+    /// Measured speeds of the jobs' families. If the nodes have several kinds of GPUs, also those
+    /// of further families of the same tenants, which show how the kinds compare. Ordered by
+    /// tenant and key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub families: Vec<SnapshotFamily>,
+}
+
+/// Measured speeds of the jobs of one family.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotFamily {
+    pub tenant: TenantId,
+    /// Key of the family ([`muster_model::family::Family`]).
+    pub family: String,
+    /// Means over the family's jobs.
+    pub speeds: Vec<Observation>,
 }
 
 /// Queued jobs of one tenant that this round does not consider.
@@ -156,6 +173,8 @@ impl ClusterSnapshot {
         }
         self.tenants.sort_by_key(|tenant| tenant.id);
         self.left_out.sort_by_key(|left_out| left_out.tenant);
+        self.families
+            .sort_by(|a, b| (a.tenant, &a.family).cmp(&(b.tenant, &b.family)));
         for left_out in &mut self.left_out {
             left_out.untold.sort_by_key(|untold| untold.job);
         }

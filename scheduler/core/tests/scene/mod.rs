@@ -36,6 +36,7 @@ impl Scene {
             }],
             jobs: Vec::new(),
             left_out: Vec::new(),
+            families: Vec::new(),
         };
         Self {
             snapshot,
@@ -326,6 +327,8 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> SnapshotJob {
             epoch_losses: Vec::new(),
         },
         speeds: Vec::new(),
+        placed_speeds: Vec::new(),
+        family: None,
         trained_s: 0.0,
         lasts: None,
         ran: None,

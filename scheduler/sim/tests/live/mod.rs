@@ -36,6 +36,7 @@ pub fn cluster(nodes: u128) -> ClusterSnapshot {
         tenants: vec![tenant()],
         jobs: Vec::new(),
         left_out: Vec::new(),
+        families: Vec::new(),
     }
 }
 
@@ -103,6 +104,8 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> SnapshotJob {
             epoch_losses: Vec::new(),
         },
         speeds: Vec::new(),
+        placed_speeds: Vec::new(),
+        family: None,
         trained_s: 0.0,
         lasts: None,
         ran: None,

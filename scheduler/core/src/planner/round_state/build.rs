@@ -11,6 +11,7 @@ use crate::planner::estimate_cache::EstimateCache;
 use crate::planner::free::{FreeNode, Holding, HostCapacity, NodeGpuMasks, bits, gpus_of};
 use crate::planner::gang::{GangShape, add};
 use crate::planner::job_nodes::NodeSetTable;
+use crate::planner::learned::Learned;
 use crate::planner::observations::{ObservedJob, apply_observations, done_workers};
 use crate::planner::planned_job::{PlannedJob, room_of};
 use crate::planner::scaling_model::Kinds;
@@ -56,6 +57,7 @@ impl<'a> RoundState<'a> {
             },
             kinds,
             node_sets: NodeSetTable::new(snapshot),
+            learned: Learned::of(snapshot, policy),
             studies: studies(snapshot),
             members: Vec::new(),
             held: Vec::new(),
@@ -184,7 +186,13 @@ impl<'a> RoundState<'a> {
             None if scheduling_state.stays() => size.0,
             None => 0,
         };
-        let (estimate, sizing) = memory.recall(job, self.policy, &shape, present, &self.kinds);
+        let (estimate, sizing) = memory.recall(
+            (job, self.learned.evidence(job)),
+            self.policy,
+            &shape,
+            present,
+            &self.kinds,
+        );
         let index = self.jobs.len();
         let is_member = (scheduling_state.stays() && second.is_none()) || scheduling_state.waits();
         self.jobs.push(PlannedJob {

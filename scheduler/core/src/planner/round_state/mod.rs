@@ -15,6 +15,7 @@ mod resumption;
 use super::free::{FreeNode, Holding, NodeGpuMasks, gpus_of};
 use super::gang::GangPlacement;
 use super::job_nodes::NodeSetTable;
+use super::learned::Learned;
 use super::observations::once_gone;
 use super::planned_job::PlannedJob;
 use super::scaling_model::{JobScaling, Kinds};
@@ -41,6 +42,8 @@ pub(crate) struct RoundState<'a> {
     pub kinds: Kinds,
     /// Sets of nodes on which jobs may run.
     pub node_sets: NodeSetTable,
+    /// Measured speeds by GPU kind and placement.
+    pub learned: Learned,
     pub free: Vec<FreeNode>,
     /// Free resources of the empty cluster.
     pub empty: Vec<FreeNode>,

@@ -1,0 +1,26 @@
+//! Measured speeds by GPU kind and placement, of each job and of each family of jobs
+//! ([`muster_model::family::Family`]).
+//!
+//! Only rows of jobs are stored. The curve of a family is the mean over the rows of its newest
+//! jobs, so that jobs of one family never wait for each other's locks. Measurements age: a week
+//! halves their weight, and the mean of a job covers about its [`NEWEST_SAMPLES`] newest samples.
+
+mod list;
+mod load;
+mod observe;
+
+pub use list::{FamilyRow, FamilySpeedRow, forget, list};
+pub(crate) use load::FamilyCache;
+pub(crate) use load::of_jobs;
+pub use load::{FamilySpeeds, PlacedSpeed};
+pub(crate) use observe::{key_of, observe};
+
+/// Time in seconds that halves the weight of a measurement: seven days.
+const HALF_LIFE_S: f64 = 7.0 * DAY_S;
+const DAY_S: f64 = 86_400.0;
+/// Largest weight of one row, in samples. Each further sample replaces this part of the mean.
+const NEWEST_SAMPLES: f64 = 200.0;
+/// Maximum number of rows of a family that are read, those of the newest jobs.
+const NEWEST_ROWS: i64 = 200;
+/// Smallest weight, in samples, of a speed that counts.
+const LEAST_WEIGHT: f64 = 0.5;

@@ -1,0 +1,144 @@
+//! Records the speed of a job on its present placement.
+
+use super::{HALF_LIFE_S, NEWEST_SAMPLES};
+use crate::error::StoreError;
+use crate::int_convert::{signed, signed32, unsigned32};
+use muster_model::family::Family;
+use muster_model::id::{JobId, TenantId};
+use muster_model::progress::Sample;
+use muster_model::spec::JobSpec;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use std::collections::BTreeMap;
+use time::OffsetDateTime;
+
+/// Where the workers of a job's present revision are.
+struct Placement {
+    workers: u32,
+    nodes: u32,
+    gpu_kind: String,
+}
+
+/// Adds samples to the speeds by placement, in updates per second. The caller has locked the job's
+/// row.
+///
+/// A sample of another number of workers than the present one is not used: the job was resized
+/// since, and its nodes are not known. Nothing is recorded while workers are on GPUs of different
+/// kinds.
+pub(crate) async fn observe<'a>(
+    conn: &mut PgConnection,
+    (tenant, job, revision): (TenantId, JobId, u64),
+    samples: impl Iterator<Item = &'a Sample>,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let mut speeds: BTreeMap<(u32, u32), (f64, u64)> = BTreeMap::new();
+    for sample in samples.filter(|sample| sample.steps_per_s > 0.0) {
+        let (sum, count) = speeds
+            .entry((sample.workers, sample.ps_shards))
+            .or_default();
+        *sum += sample.updates_per_s();
+        *count += 1;
+    }
+    if speeds.is_empty() {
+        return Ok(());
+    }
+    let Some(placement) = placement(conn, job, revision).await? else {
+        return Ok(());
+    };
+    speeds.retain(|&(workers, _), _| workers == placement.workers);
+    if speeds.is_empty() {
+        return Ok(());
+    }
+    let Some(family) = kept_key(conn, job).await? else {
+        return Ok(());
+    };
+    for ((workers, ps_shards), (sum, count)) in speeds {
+        sqlx::query!(
+            "insert into placed_speed as old
+                 (job_id, gpu_kind, workers, ps_shards, nodes, tenant_id, family, steps_per_s, weight, samples, observed_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8::float8 / $9::bigint, least($9::bigint, $10::float8), $9, $11)
+             on conflict (job_id, gpu_kind, workers, ps_shards, nodes) do update
+                set (steps_per_s, weight) = (
+                        select (old.steps_per_s * kept + $8) / (kept + $9), least(kept + $9, $10)
+                        from (select old.weight * power(0.5::float8,
+                                  greatest(extract(epoch from $11::timestamptz - old.observed_at), 0)::float8 / $12::float8) as kept) aged),
+                    family = excluded.family, samples = old.samples + $9, observed_at = excluded.observed_at",
+            job.0,
+            placement.gpu_kind,
+            signed32(workers),
+            signed32(ps_shards),
+            signed32(placement.nodes),
+            tenant.0,
+            family,
+            sum,
+            signed(count),
+            NEWEST_SAMPLES,
+            now,
+            HALF_LIFE_S
+        )
+        .execute(&mut *conn)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Returns where the workers are; `None` if none is placed or their GPUs are of different kinds.
+/// The kind of a node is that of its first GPU, as in the snapshot of a round
+/// ([`muster_model::node::Node::gpus`]).
+async fn placement(
+    conn: &mut PgConnection,
+    job: JobId,
+    revision: u64,
+) -> Result<Option<Placement>, StoreError> {
+    let row = sqlx::query!(
+        r#"select count(*)::integer as "workers!", count(distinct t.node_id)::integer as "nodes!", min(kind) as first, max(kind) as last
+           from task t
+           join node n on n.id = t.node_id
+           cross join lateral (
+               select case when (n.capacity #>> '{gpus,0,memory_bytes}')::bigint = 0 and n.notice #>> '{gpus,model}' is not null
+                   then n.notice #>> '{gpus,model}'
+                   else coalesce(n.capacity #>> '{gpus,0,model}', '') end as kind) of_node
+           where t.job_id = $1 and t.revision = $2 and t.role = 'worker' and t.released_at is null"#,
+        job.0,
+        signed(revision)
+    )
+    .fetch_one(conn)
+    .await?;
+    let kind = row.first.filter(|first| row.last.as_ref() == Some(first));
+    Ok(kind.map(|gpu_kind| Placement {
+        workers: unsigned32(row.workers),
+        nodes: unsigned32(row.nodes),
+        gpu_kind,
+    }))
+}
+
+/// Returns the key of the job's family and keeps it in the job's row, which the caller has locked.
+/// Releases before families did not store it.
+async fn kept_key(conn: &mut PgConnection, job: JobId) -> Result<Option<String>, StoreError> {
+    let kept = sqlx::query_scalar!("select family from job where id = $1", job.0)
+        .fetch_one(&mut *conn)
+        .await?;
+    if kept.is_some() {
+        return Ok(kept);
+    }
+    let key = key_of(conn, job).await?;
+    sqlx::query!("update job set family = $2 where id = $1", job.0, key)
+        .execute(conn)
+        .await?;
+    Ok(key)
+}
+
+/// Returns the key of the job's family, computed from its whole document. `None` if a document of
+/// an earlier release trains nothing that has a family.
+pub(crate) async fn key_of(
+    conn: &mut PgConnection,
+    job: JobId,
+) -> Result<Option<String>, StoreError> {
+    let spec = sqlx::query_scalar!(
+        r#"select spec as "spec: Json<JobSpec>" from job where id = $1"#,
+        job.0
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(Family::of(&spec.0).map(|family| family.key()))
+}

@@ -1,0 +1,233 @@
+//! Speeds by GPU kind and placement: kept for each job, shared by the jobs of a family of a tenant.
+
+use crate::world::{World, at, id, sample, slots, start};
+use muster_model::assignment::{Observed, TaskReport};
+use muster_model::id::{JobId, NodeId, TaskId};
+use muster_model::plan::{Action, PlannedTask};
+use muster_model::task::Role;
+use muster_store::family::{self, FamilySpeeds, PlacedSpeed};
+use muster_store::plan::{Loaded, Loader};
+use muster_store::report::{NodeReport, TaskEvents};
+use muster_store::{node, pool, report};
+
+/// Adds a node whose GPUs are of another kind than those of the common set-up.
+async fn add_node(world: &World, name: &str, kind: &str) -> anyhow::Result<NodeId> {
+    let mut capacity = slots(4);
+    for gpu in &mut capacity.gpus {
+        gpu.model = kind.to_owned();
+    }
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let node = node::hello(&mut tx, id(), name, &capacity, at(0)).await?.id;
+    tx.commit().await?;
+    Ok(node)
+}
+
+/// Starts a worker on each given slot, and one shard beside the first. Returns the first worker.
+async fn run(world: &World, job: JobId, places: &[(NodeId, u32)]) -> anyhow::Result<TaskId> {
+    let workers = (0..).zip(places).map(|(rank, &(node, gpu))| PlannedTask {
+        role: Role::Worker { rank },
+        node,
+        gpus: vec![gpu],
+    });
+    let shard = PlannedTask {
+        role: Role::PsShard { index: 0 },
+        node: places[0].0,
+        gpus: Vec::new(),
+    };
+    let tasks: Vec<PlannedTask> = workers.chain([shard]).collect();
+    let nodes: Vec<NodeId> = tasks.iter().map(|task| task.node).collect();
+    let ids = world.step(job, 0, start(tasks), 1).await?;
+    for (&task, &node) in ids.iter().zip(&nodes) {
+        let report = NodeReport {
+            statuses: vec![(task, 1, Observed::Running)],
+            ..NodeReport::default()
+        };
+        tell(world, node, &report).await?;
+    }
+    world.step(job, 1, Action::Up, 3).await?;
+    Ok(ids[0])
+}
+
+async fn tell(world: &World, node: NodeId, report: &NodeReport) -> anyhow::Result<()> {
+    let mut tx = pool::begin(&world.scheduler).await?;
+    report::record(&mut tx, node, report, at(4)).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Reports samples with these speeds; the first one measures the start.
+async fn sampled(
+    world: &World,
+    (node, task): (NodeId, TaskId),
+    workers: u32,
+    speeds: &[f64],
+) -> anyhow::Result<()> {
+    let samples = (1_u32..).zip(speeds).map(|(step, &speed)| {
+        let mut sample = sample(u64::from(step), f64::from(step), 1.0, speed);
+        sample.workers = workers;
+        (at(4), TaskReport::Progress { sample })
+    });
+    let events = TaskEvents {
+        task_id: task,
+        revision: 1,
+        first_seq: 0,
+        events: samples.collect(),
+    };
+    let report = NodeReport {
+        events: vec![events],
+        ..NodeReport::default()
+    };
+    tell(world, node, &report).await
+}
+
+async fn load(world: &World, seconds: u64) -> anyhow::Result<Loaded> {
+    let mut tx = pool::begin_snapshot(&world.scheduler).await?;
+    Ok(Loader::new(1_000).load(&mut tx, at(seconds)).await?)
+}
+
+fn placed(gpu_kind: &str, (workers, nodes): (u32, u32), speed: (f64, f64)) -> PlacedSpeed {
+    PlacedSpeed {
+        gpu_kind: gpu_kind.to_owned(),
+        workers,
+        ps_shards: 1,
+        nodes,
+        steps_per_s: speed.0,
+        samples: speed.1,
+    }
+}
+
+fn rounded(speeds: &[PlacedSpeed]) -> Vec<PlacedSpeed> {
+    let speeds = speeds.iter().map(|speed| PlacedSpeed {
+        steps_per_s: (speed.steps_per_s * 1e6).round() / 1e6,
+        samples: (speed.samples * 1e6).round() / 1e6,
+        ..speed.clone()
+    });
+    speeds.collect()
+}
+
+fn only(families: &[FamilySpeeds]) -> &FamilySpeeds {
+    let [only] = families else {
+        panic!("one family is known: {families:?}")
+    };
+    only
+}
+
+#[tokio::test]
+async fn jobs_of_a_family_share_speeds_by_kind_and_nodes() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let fast = add_node(&world, "node-b", "fast").await?;
+    let other = add_node(&world, "node-c", "fast").await?;
+    let (slow_job, fast_job) = (world.submit("one").await?, world.submit("two").await?);
+    let slow_task = run(&world, slow_job, &[(world.node, 0)]).await?;
+    let fast_task = run(&world, fast_job, &[(fast, 0), (other, 0)]).await?;
+    sampled(&world, (world.node, slow_task), 1, &[9.0, 2.0, 4.0]).await?;
+    sampled(&world, (fast, fast_task), 2, &[9.0, 8.0]).await?;
+    // A third job on the first kind: the family has the geometric mean, weighted by samples.
+    let third = world.submit("three").await?;
+    let third_task = run(&world, third, &[(world.node, 1)]).await?;
+    sampled(&world, (world.node, third_task), 1, &[9.0, 24.0]).await?;
+
+    let loaded = load(&world, 5).await?;
+    let own = |job: JobId| {
+        let mut jobs = loaded.jobs.iter();
+        jobs.find(|loaded| loaded.job.id == job).expect("it runs")
+    };
+    assert_eq!(
+        rounded(&own(slow_job).placed_speeds),
+        [placed("cpu", (1, 1), (3.0, 2.0))]
+    );
+    assert_eq!(
+        rounded(&own(fast_job).placed_speeds),
+        [placed("fast", (2, 2), (8.0, 1.0))]
+    );
+    let family = only(&loaded.families);
+    assert_eq!(family.tenant, world.red);
+    assert_eq!(Some(&family.family), own(third).family.as_ref());
+    assert_eq!(
+        rounded(&family.speeds),
+        [
+            placed("cpu", (1, 1), (6.0, 3.0)),
+            placed("fast", (2, 2), (8.0, 1.0)),
+        ]
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn measurements_lose_half_their_weight_in_a_week() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("one").await?;
+    let task = run(&world, job, &[(world.node, 0)]).await?;
+    sampled(&world, (world.node, task), 1, &[9.0, 2.0, 2.0, 2.0, 2.0]).await?;
+    let day = 86_400;
+    let loaded = load(&world, 4 + 7 * day).await?;
+    assert_eq!(
+        rounded(&only(&loaded.families).speeds),
+        [placed("cpu", (1, 1), (2.0, 2.0))]
+    );
+    let loaded = load(&world, 4 + 60 * day).await?;
+    assert_eq!(
+        (loaded.families.len(), loaded.jobs[0].placed_speeds.len()),
+        (0, 0)
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn sample_of_another_size_than_placed_is_not_placed() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("one").await?;
+    let task = run(&world, job, &[(world.node, 0)]).await?;
+    sampled(&world, (world.node, task), 2, &[9.0, 2.0]).await?;
+    let loaded = load(&world, 5).await?;
+    assert_eq!(loaded.jobs[0].speeds.len(), 1, "it counts by size alone");
+    assert_eq!(loaded.jobs[0].placed_speeds, []);
+    Ok(())
+}
+
+#[tokio::test]
+async fn family_of_older_job_row_is_computed() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("one").await?;
+    let kept = load(&world, 1).await?.jobs[0].family.clone();
+    world.as_owner("update job set family = null").await?;
+    assert_eq!(load(&world, 1).await?.jobs[0].family, kept);
+    let task = run(&world, job, &[(world.node, 0)]).await?;
+    sampled(&world, (world.node, task), 1, &[9.0, 2.0]).await?;
+    let loaded = load(&world, 5).await?;
+    assert_eq!(Some(&only(&loaded.families).family), kept.as_ref());
+    Ok(())
+}
+
+#[tokio::test]
+async fn tenant_neither_sees_nor_forgets_families_of_others() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("one").await?;
+    let task = run(&world, job, &[(world.node, 0)]).await?;
+    sampled(&world, (world.node, task), 1, &[9.0, 2.0]).await?;
+    let key = only(&load(&world, 5).await?.families).family.clone();
+
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    assert_eq!(family::list(&mut tx, None, 10, at(5)).await?, []);
+    assert_eq!(family::forget(&mut tx, &key).await?, 0);
+    tx.commit().await?;
+
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let listed = family::list(&mut tx, None, 10, at(5)).await?;
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].title, "mlp on fashion-mnist, batch 64");
+    assert_eq!((listed[0].jobs, listed[0].speeds[0].samples), (1, 1));
+    assert_eq!(family::forget(&mut tx, &key).await?, 1);
+    tx.commit().await?;
+    let loaded = load(&world, 6).await?;
+    assert_eq!(
+        (loaded.families.len(), loaded.jobs[0].placed_speeds.len()),
+        (0, 0)
+    );
+    assert_eq!(
+        loaded.jobs[0].speeds.len(),
+        1,
+        "the job keeps its own sizes"
+    );
+    Ok(())
+}
