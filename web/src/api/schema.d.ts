@@ -1419,6 +1419,10 @@ export interface components {
             driver_suspend?: components["schemas"]["DriverSuspend"] | null;
             /** @description GPUs, or CPU slots in place of them; the index is the position. */
             gpus: components["schemas"]["Gpu"][];
+            /** @description Labels of the executor's configuration. */
+            labels?: {
+                [key: string]: string;
+            };
             /** Format: int64 */
             memory_bytes: number;
             /**
@@ -1445,6 +1449,11 @@ export interface components {
             change: "lower_gpus_per_worker";
             /** Format: int32 */
             to: number;
+        } | {
+            /** @enum {string} */
+            change: "allow_nodes";
+            constraint: components["schemas"]["UnmetConstraint"];
+            gpu_model: string;
         } | {
             /** Format: int32 */
             by_gpus: number;
@@ -2367,6 +2376,14 @@ export interface components {
              */
             step: number;
         };
+        /** @description GPUs of one model on nodes that one constraint of the job excludes. */
+        ForbiddenGpus: {
+            /** @description The constraint; the first one if several exclude the nodes. */
+            by: components["schemas"]["UnmetConstraint"];
+            gpu_model: string;
+            /** Format: int32 */
+            gpus: number;
+        };
         /** @description Forecast of a job at one time. */
         Forecast: {
             finish: components["schemas"]["Interval"] | null;
@@ -2724,6 +2741,11 @@ export interface components {
              */
             train_limit?: number | null;
         };
+        /**
+         * @description Comparison of a label with a condition's values.
+         * @enum {string}
+         */
+        LabelOperator: "in" | "not_in" | "exists" | "not_exists";
         /** @description GPUs according to the cluster's labels, all of one kind: the product, or a MIG profile. */
         Labelled: {
             /**
@@ -3192,7 +3214,15 @@ export interface components {
          * @description Why a node takes no worker of the job.
          * @enum {string}
          */
-        NodeObstacle: "busy" | "not_enough" | "kept" | "too_small" | "no_pods" | "drained" | "down";
+        NodeObstacle: "busy" | "not_enough" | "kept" | "too_small" | "forbidden" | "no_pods" | "drained" | "down";
+        /** @description Condition on one label of a node. */
+        NodeRequirement: {
+            /** @description Key of the label. */
+            key: string;
+            operator: components["schemas"]["LabelOperator"];
+            /** @description 1 to 64 values for `in` and `not_in`; none for the other operators. */
+            values?: string[];
+        };
         /** @enum {string} */
         NodeState: "up" | "lost";
         /** @description A node and the use of each of its GPUs. */
@@ -3252,6 +3282,10 @@ export interface components {
             by?: string | null;
             closed: components["schemas"]["Closed"];
             gpus?: components["schemas"]["Labelled"] | null;
+            /** @description Labels of the machine in its cluster. They precede the executor's labels. */
+            labels?: {
+                [key: string]: string;
+            };
             /** @description Rack of the node. It precedes the executor's setting. */
             rack?: string | null;
             /**
@@ -4236,6 +4270,13 @@ export interface components {
             by?: string | null;
             closed: components["schemas"]["Closed"];
             gpus?: components["schemas"]["SaidOfGpus"] | null;
+            /**
+             * @description Labels of the machine, to which jobs can refer in `node_selector`; at most 256. They precede
+             *     the executor's labels.
+             */
+            labels?: {
+                [key: string]: string;
+            };
             /** @description Rack of the node. It precedes the executor's setting. */
             rack?: string | null;
             /**
@@ -5130,6 +5171,11 @@ export interface components {
          * @enum {string}
          */
         Unforeseen: "no_length" | "outlived" | "behind_others" | "other";
+        /**
+         * @description The first constraint that a node does not meet, in the order of the variants.
+         * @enum {string}
+         */
+        UnmetConstraint: "exclude_nodes" | "node_selector" | "gpu_kinds" | "gpu_memory";
         /** @description GPU use of a job, for users. */
         Usage: {
             /**
@@ -5271,6 +5317,8 @@ export interface components {
             /** @enum {string} */
             reason: "exceeds_max_quota";
         } | {
+            /** @description GPUs of open nodes that the job's constraints exclude. */
+            forbidden?: components["schemas"]["ForbiddenGpus"][];
             /**
              * Format: int32
              * @description Largest number of GPUs of one node that one task can use. On a node with GPU parts (MIG
@@ -5292,13 +5340,20 @@ export interface components {
             /** @enum {string} */
             reason: "no_matching_nodes";
         } | {
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description GPUs of the nodes where the job may run.
+             */
             cluster_gpus: number;
+            /** @description GPUs of open nodes that the job's constraints exclude. */
+            forbidden?: components["schemas"]["ForbiddenGpus"][];
             /** Format: int32 */
             needed_gpus: number;
             /** @enum {string} */
             reason: "exceeds_cluster";
         } | {
+            /** @description Free GPUs on nodes that the job's constraints exclude. */
+            forbidden?: components["schemas"]["ForbiddenGpus"][];
             /**
              * Format: int32
              * @description GPUs that no task holds, on nodes where the job may run.
@@ -5396,6 +5451,26 @@ export interface components {
              */
             cpu_milli: number;
             /**
+             * @description Names of nodes on which the job does not run; at most 64.
+             * @default []
+             */
+            exclude_nodes: string[];
+            /**
+             * @description GPU models on which the job runs; at most 16. A pattern consists of words that follow one
+             *     another in the model's name, regardless of case; `*` stands for any characters of a word.
+             *     Example: `H100`. A pattern for a GPU part contains `MIG`. The model of CPU slots is `cpu`.
+             *     Empty: all models of the best class that the cluster has (GPUs, else GPU parts, else CPU
+             *     slots).
+             * @default []
+             */
+            gpu_kinds: string[];
+            /**
+             * Format: int64
+             * @description Minimum memory of each GPU: bytes, or a text with a unit such as 40Gi; up to 4 TiB.
+             * @default null
+             */
+            gpu_memory_bytes: number | null;
+            /**
              * Format: int32
              * @description GPUs or CPU slots of one node; 1 to 16. 1 with `engine`.
              * @default 1
@@ -5407,6 +5482,11 @@ export interface components {
              * @default 1073741824
              */
             memory_bytes: number;
+            /**
+             * @description Conditions on the labels of the nodes; all must hold. At most 16.
+             * @default []
+             */
+            node_selector: components["schemas"]["NodeRequirement"][];
         };
         /** @description Report of the coordinator about a complete checkpoint. */
         Written: {
