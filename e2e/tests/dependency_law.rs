@@ -10,7 +10,15 @@ use std::process::Command;
 const PURE: [(&str, &[&str]); 6] = [
     (
         "muster-model",
-        &["serde", "serde_json", "thiserror", "time", "utoipa", "uuid"],
+        &[
+            "serde",
+            "serde_json",
+            "sha2",
+            "thiserror",
+            "time",
+            "utoipa",
+            "uuid",
+        ],
     ),
     (
         "muster-core",

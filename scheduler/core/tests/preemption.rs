@@ -494,3 +494,35 @@ proptest! {
         }
     }
 }
+
+/// A restart for the program's own growth is no stop for another job.
+#[test]
+fn program_grows_by_a_restart_of_its_own() {
+    let mut scene = Scene::cluster(1, 4);
+    scene.policy = Policy::named(PolicyName::Muster);
+    program(&mut scene, "other", 100_000_000);
+    program(&mut scene, "own", 100_000_000);
+    scene.find("other").workers.min = 3;
+    scene.find("other").workers.max = 3;
+    scene.find("own").workers.max = 4;
+    scene.settle();
+    assert_eq!(scene.workers("own"), 1);
+    train(&mut scene, 24 * HOUR_MS);
+    scene.find("own").restarts = Some(Restarts {
+        resumed: 1,
+        ..Restarts::default()
+    });
+    scene.measured("own", 1, 10.0);
+    let step = scene.find("other").progress.step;
+    scene.find("other").finished = Some(muster_core::snapshot::Finished {
+        step,
+        reason: "done".to_owned(),
+    });
+    for _ in 0..12 {
+        let (decided, _) = plan(&scene.snapshot, &scene.policy);
+        assert_eq!(check(&scene.snapshot, &decided), [], "{decided:?}");
+        decide(&mut scene);
+        train(&mut scene, HOUR_MS);
+    }
+    assert!(scene.workers("own") > 1, "it grows");
+}

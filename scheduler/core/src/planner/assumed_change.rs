@@ -101,8 +101,8 @@ fn change_job(job: &mut SnapshotJob, change: &Change) {
 
 /// The node that an added one resembles: the first whose GPUs suit the worker, else the first of
 /// all. Parts of GPUs do not suit a worker with several GPUs, and nodes without pods do not suit a
-/// job that needs pods. Returns `None` if the job's constraints or its pods exclude every node: it is
-/// then unknown which nodes could be added. The inner `None` stands for a cluster without nodes.
+/// job that needs pods. Returns `None` if the job's constraints or its pods exclude every node: it
+/// is then unknown which nodes could be added. The inner `None` stands for a cluster without nodes.
 fn like<'s>(snapshot: &'s ClusterSnapshot, job: &SnapshotJob) -> Option<Option<&'s SnapshotNode>> {
     let best = snapshot.best_gpu_class();
     let mut nodes = snapshot.nodes.iter();

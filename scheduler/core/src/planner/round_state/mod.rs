@@ -9,12 +9,12 @@ mod dense;
 mod destinations;
 mod index;
 mod jobs_by_gpu;
+mod node_sets;
 mod packed_pairs;
 mod resumption;
 
 use super::free::{FreeNode, Holding, NodeGpuMasks, gpus_of};
 use super::gang::GangPlacement;
-use super::job_nodes::NodeSetTable;
 use super::learned::Learned;
 use super::observations::once_gone;
 use super::planned_job::PlannedJob;
@@ -31,6 +31,7 @@ pub(crate) use index::NodeIndex;
 use jobs_by_gpu::JobsByGpu;
 use muster_model::id::StudyId;
 use muster_model::plan::PreemptionCost;
+use node_sets::NodeSetTable;
 use std::cell::OnceCell;
 
 pub(crate) struct RoundState<'a> {
