@@ -17,5 +17,8 @@ pub mod run;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+#[cfg(test)]
+#[path = "../tests/traces/mod.rs"]
+mod traces;
 
 pub use muster_core as core;

@@ -5,6 +5,7 @@ use super::{Checker, asked, is_gone};
 use crate::plan::PlannedTask;
 use crate::snapshot::{SnapshotJob, SnapshotNode, SnapshotTask};
 use muster_model::id::TaskId;
+use muster_model::job::{AfterStop, JobState};
 use muster_model::node::is_part;
 use muster_model::spec::UnmetConstraint;
 use muster_model::task::{Role, TaskState};
@@ -235,9 +236,15 @@ impl<'s> Checker<'s> {
 
 impl Checker<'_> {
     /// Returns the constraint that excludes the node. A job may get further tasks on a node that it
-    /// holds, and PS shards on a node without GPUs.
+    /// holds or to which it moves, and PS shards on a node without GPUs.
     fn forbids(&self, job: &SnapshotJob, node: &SnapshotNode) -> Option<UnmetConstraint> {
-        if job.held_tasks().any(|task| task.node == node.id) {
+        let moves_there = match &job.state {
+            JobState::Stopping {
+                then: AfterStop::Move { to },
+            } => to.iter().any(|seat| seat.node == node.id),
+            _ => false,
+        };
+        if moves_there || job.held_tasks().any(|task| task.node == node.id) {
             return None;
         }
         let unmet = job.constraints.unmet(&node.traits(), self.best_class)?;

@@ -1,9 +1,6 @@
 //! Comparisons with runs of Sia's artefact: the files `sia/ground-truth` of the traces. They have
 //! no licence and are not part of the repository.
 
-#[path = "../../tests/traces/mod.rs"]
-mod traces;
-
 use super::contestant::{Cluster, Contestant, NodeGroup};
 use super::observation::ObservationSource;
 use super::profiles::Profiles;
@@ -14,6 +11,7 @@ use super::training::ReferenceTraining;
 use crate::contestants::contestant;
 use crate::run::SimulationRun;
 use crate::trace::{self, TraceJob, Workload, file};
+use crate::traces;
 use muster_core::learn::BatchSplit;
 use muster_core::policies::SchedulingPolicy;
 use muster_core::problem::{NodeAllocation, PolicyDecision, SchedulingProblem};

@@ -1,9 +1,7 @@
 use super::common::{HistoryJob, write};
 use super::{TraceError, TraceProblem, TraceWork, file, read};
+use crate::traces;
 use std::path::Path;
-
-#[path = "../../tests/traces/mod.rs"]
-mod traces;
 
 const POLLUX: &str = "name,time,application,num_replicas,batch_size\n\
 a-0,107,cifar10,6,2048\nb-1,110.5,bert,12,384\n";

@@ -68,8 +68,8 @@ pub struct Muster {
     pub offset_restarts: f64,
     /// Weight of a restart. Estimates err, and a job that moves now may move again.
     pub caution: f64,
-    /// Time for which a new job is assumed to keep a size, in changes of size. The changes of the
-    /// job itself then count more and more.
+    /// Time for which a new job is assumed to keep a GPU kind, in changes of size. The changes of
+    /// the job itself then count more and more.
     pub held_changes: f64,
     /// Minimum speed that each further GPU must add, as a share of the best speed per GPU of its
     /// kind.
@@ -102,10 +102,11 @@ impl Muster {
 }
 
 impl Muster {
-    /// Returns the expected share of the time left that a job loses by changes if it changes now:
-    /// the share that its changes, this one included, have cost since its submission. A job that
-    /// changes often keeps its next size only for a short time. So a small gain of speed does not
-    /// pay for another change, although the job has long to go (similar to the discount of Sia).
+    /// Returns the expected share of the time left that a job loses by changes if it changes its
+    /// GPU kind now: the share that its changes, this one included, have cost since its submission.
+    /// A job that changes often keeps its next kind only for a short time. So a small gain of speed
+    /// does not pay for another kind, although the job has long to go (similar to the discount of
+    /// Sia). On one kind the value of a size decides alone.
     fn lost_share(&self, job: &ProblemJob, now_s: f64) -> f64 {
         let usual_s = (job.restart_s * job.restart_cost_factor).max(1e-3);
         let changes_s = usual_s * f64::from(job.restarts) + job.change_s().max(1e-3);

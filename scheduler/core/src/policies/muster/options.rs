@@ -176,10 +176,13 @@ pub(super) fn options_of(
         for option in of_kind {
             let speed = option.value;
             let stays = present == Some((option.kind, option.gpus));
+            let changes_kind = present.is_some_and(|(kind, _)| kind != option.kind);
             let cost_s = if stays {
                 0.0
-            } else {
+            } else if changes_kind {
                 least_cost_s.max(lost_share * work / speed)
+            } else {
+                least_cost_s
             };
             let time_s = work / speed + cost_s + offset_s;
             let efficiency = policy.efficiency_exponent * (speed / f64::from(option.gpus)).ln();
