@@ -95,9 +95,11 @@ impl Story {
         self.testbed.kubernetes.says(arguments)
     }
 
+    /// Submits a job for CPU slots. It names them, because the cluster has GPUs too for a while.
     async fn sleeper(&self, name: &str) -> JobId {
-        let document =
-            format!("version: muster/v1\nname: {name}\ncommand: {{ argv: [sleep, '600'] }}\n");
+        let document = format!(
+            "version: muster/v1\nname: {name}\ncommand: {{ argv: [sleep, '600'] }}\nresources: {{ worker: {{ gpu_kinds: [cpu] }} }}\n"
+        );
         self.testbed.cluster.submit(&document).await.id
     }
 
