@@ -188,8 +188,8 @@ pub struct SchedulerSettings {
     /// that job gains, both in GPU-seconds [default: 0.25].
     #[arg(long, env = "MUSTER_SCHEDULER_PREEMPTION_RISK_SHARE")]
     pub preemption_risk_share: Option<f64>,
-    /// Maximum share of a job's training time that it loses to jobs of equal or lower priority
-    /// [default: 0.05].
+    /// Maximum share of a job's training time that it may have lost to other jobs when a job of
+    /// equal or lower priority stops it [default: 0.05].
     #[arg(long, env = "MUSTER_SCHEDULER_PREEMPTION_LOST_SHARE")]
     pub preemption_lost_share: Option<f64>,
     /// Longest time slice in milliseconds while other jobs wait for the GPUs; 0 disables time

@@ -20,8 +20,8 @@ const TITLE_CHARS: usize = 160;
 
 /// Family of a job, computed from its document alone.
 ///
-/// - Jobs of the built-in engine: network, data set, batch, precision, exchange, and the GPUs of a
-///   worker.
+/// - Jobs of the built-in engine: network, data set, batch, precision, exchange, image, and the GPUs
+///   of a worker.
 /// - Users' programs: image, arguments, name, and the GPUs of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Family {
@@ -29,7 +29,7 @@ pub struct Family {
     title: String,
 }
 
-/// What determines the time of a step of the built-in engine, besides the placement.
+/// Fields that determine the time of a step of the built-in engine, besides the placement.
 #[derive(Serialize)]
 struct EngineTraits<'s> {
     model: Value,

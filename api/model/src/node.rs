@@ -177,7 +177,7 @@ impl Node {
         let traits = NodeTraits {
             name: &self.name,
             gpu_model: gpus.first().map_or("", |gpu| &gpu.model),
-            class: self.gpu_class().unwrap_or(GpuClass::CpuSlot),
+            class: self.gpu_class(),
             gpu_memory_bytes: gpus.iter().map(|gpu| gpu.memory_bytes).min().unwrap_or(0),
             labels: &self.labels(),
         };

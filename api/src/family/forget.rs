@@ -10,8 +10,9 @@ use muster_store::{StoreError, family};
 
 /// Forget what is known of a family of jobs
 ///
-/// The speeds by GPU kind and placement of all its jobs are deleted. Running jobs of the family
-/// measure anew; later jobs start as those of an unknown family. The jobs themselves stay.
+/// The speeds by GPU kind and placement of all its jobs are deleted. Running jobs keep
+/// their own speeds by size; later jobs start as those of an unknown family. The jobs themselves
+/// stay.
 #[utoipa::path(
     delete, path = "/families/{family}", operation_id = "forgetFamily", tag = "families",
     params(("family" = String, Path, description = "Key of the family")),

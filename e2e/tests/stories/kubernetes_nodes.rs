@@ -95,10 +95,12 @@ impl Story {
         self.testbed.kubernetes.says(arguments)
     }
 
-    /// Submits a job for CPU slots. It names them, because the cluster has GPUs too for a while.
-    async fn sleeper(&self, name: &str) -> JobId {
+    /// Submits a job for CPU slots on nodes that meet the conditions. It names the slots, because
+    /// the cluster has GPUs too for a while.
+    async fn sleeper(&self, name: &str, conditions: &str) -> JobId {
+        let worker = format!("{{ gpu_kinds: [cpu], node_selector: [{conditions}] }}");
         let document = format!(
-            "version: muster/v1\nname: {name}\ncommand: {{ argv: [sleep, '600'] }}\nresources: {{ worker: {{ gpu_kinds: [cpu] }} }}\n"
+            "version: muster/v1\nname: {name}\ncommand: {{ argv: [sleep, '600'] }}\nresources: {{ worker: {worker} }}\n"
         );
         self.testbed.cluster.submit(&document).await.id
     }
@@ -169,6 +171,19 @@ async fn labels_say_where_it_stands(story: &Story) {
         })
         .await;
     story.until_closed("node-2", Closed::Open, "").await;
+    // Jobs can refer to the same labels.
+    for (operator, node) in [("in", "node-1"), ("not_in", "node-2")] {
+        let condition = format!("{{ key: example.com/rack, operator: {operator}, values: [r7] }}");
+        let job = story.sleeper(&format!("on-{node}"), &condition).await;
+        story.until_on(job, node).await;
+        let client = story.testbed.cluster.client();
+        client.cancel(job).await.expect("cancelled");
+        story
+            .testbed
+            .cluster
+            .until(job, "its end", |job| job.phase == JobPhase::Cancelled)
+            .await;
+    }
 }
 
 async fn a_cordon_lets_stay_and_a_taint_moves_away(story: &Story) {
@@ -176,9 +191,9 @@ async fn a_cordon_lets_stay_and_a_taint_moves_away(story: &Story) {
     story
         .until_closed("node-2", Closed::ToNew, "cordoned in Kubernetes")
         .await;
-    let first = story.sleeper("first").await;
+    let first = story.sleeper("first", "").await;
     story.until_on(first, "node-1").await;
-    let second = story.sleeper("second").await;
+    let second = story.sleeper("second", "").await;
     story
         .testbed
         .cluster
@@ -199,7 +214,7 @@ async fn a_cordon_lets_stay_and_a_taint_moves_away(story: &Story) {
         .until(second, "its end", |job| job.phase == JobPhase::Cancelled)
         .await;
     // A round has passed since.
-    let third = story.sleeper("third").await;
+    let third = story.sleeper("third", "").await;
     story.until_on(third, "node-2").await;
     let tasks = client.tasks(first).await.expect("tasks");
     assert!(tasks.iter().all(|task| task.node == "node-1"), "{tasks:?}");
@@ -351,7 +366,7 @@ async fn a_deleted_node_is_left(story: &Story) {
     story
         .until_closed("node-2", Closed::ToNew, "cordoned in Kubernetes")
         .await;
-    let job = story.sleeper("left").await;
+    let job = story.sleeper("left", "").await;
     story.until_on(job, "node-1").await;
     let _ = story.kubectl(&["uncordon", "node-2"]);
     let _ = story.kubectl(&["delete", "node", "node-1"]);

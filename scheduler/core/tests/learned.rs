@@ -90,7 +90,7 @@ fn running_job_moves_to_free_kind_once_measured() {
 fn kinds_compare_by_other_families_where_unmeasured() {
     for (unmeasured, other) in [("a", "b"), ("b", "a")] {
         let mut scene = two_kinds(PolicyName::Muster);
-        // One family of three is unusual; the median is a factor of 3.
+        // Four of six families are about three times as fast on the fast kind.
         for (family, fast) in [("x", 30.0), ("y", 28.0), ("z", 1.0), ("v", 33.0)] {
             know(&mut scene, family, fast_and_slow(fast, 10.0));
         }
@@ -147,7 +147,7 @@ fn new_job_starts_at_size_of_its_family_curve() {
 
 #[test]
 fn measured_spread_penalty_keeps_job_on_one_node() {
-    // Two nodes of 2 GPUs, of which 1 and 2 are free: three workers would need both nodes.
+    // Two nodes of 2 GPUs: three workers need both nodes.
     let workers = |spread_speed: f64| {
         let mut scene = Scene::cluster(2, 2);
         scene.policy = Policy::named(PolicyName::Muster);

@@ -6,13 +6,13 @@ use muster_core::plan::JobDecision;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{BadNodes, Policy, Slicing};
 use muster_core::snapshot::{
-    ClusterSnapshot, FailedReport, Fault, Finished, SnapshotTenant, SpeedPoint,
+    ClusterSnapshot, FailedReport, Fault, Finished, Restarts, SnapshotTenant, SpeedPoint,
 };
 use muster_core::{Action, apply, apply_change, check, plan};
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::{Intent, JobPhase, JobState};
-use muster_model::spec::{Convergence, Range};
+use muster_model::spec::{AllowedPreemption, Convergence, Range};
 use muster_model::task::{Outcome, Role, TaskState};
 use muster_model::wait::{Change, Wait};
 use proptest::prelude::*;
@@ -508,6 +508,32 @@ fn charge(snapshot: &mut ClusterSnapshot, dice: &mut Dice) {
     }
 }
 
+/// States for each waiting job whether it may be stopped, lets programs lose work by restarts, and
+/// gives nodes another kind of GPU.
+fn restrict_stops(snapshot: &mut ClusterSnapshot, dice: &mut Dice) {
+    for node in &mut snapshot.nodes {
+        let number = node.id.0.as_u128();
+        node.gpu_model = format!("kind-{}", number % 2);
+    }
+    for job in &mut snapshot.jobs {
+        if job.state == JobState::Queued && job.revision == 0 {
+            job.preemption.allowed = match dice.roll(4) {
+                0 => AllowedPreemption::Never,
+                1 => AllowedPreemption::Suspend,
+                _ => AllowedPreemption::Restart,
+            };
+            job.preemption.min_runtime = dice.roll(3) * 30;
+        }
+        if job.command.is_some() && job.revision > 1 {
+            job.restarts = Some(Restarts {
+                resumed: 1,
+                lost_steps: f64::from(dice.roll(2) * 100),
+                ..Restarts::default()
+            });
+        }
+    }
+}
+
 /// Changes the range of shards of jobs that are resized in place, and lets nodes refuse new shards.
 fn reshard(snapshot: &mut ClusterSnapshot, dice: &mut Dice) {
     let jobs = snapshot.jobs.iter_mut();
@@ -647,6 +673,20 @@ proptest! {
             let divided = snapshot.nodes.iter_mut().filter(|_| dice.one_in(4));
             divided.for_each(|node| node.gpu_model = "H100-MIG-1g.10gb".to_owned());
         })?;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    /// Documents restrict stops, programs have restarted before, and nodes have several GPU kinds.
+    #[test]
+    fn plans_keep_what_documents_say_of_stops(seed in any::<u64>(), rounds in 2_u32..12, muster in any::<bool>(), slices in any::<bool>()) {
+        let share = if muster { PolicyName::Muster } else { PolicyName::Srtf };
+        let slicing = slices.then_some(Slicing { quantum_ms: 20_000, suspended_per_gpu: 2 });
+        let policy = Policy { slicing, ..Policy::named(share) };
+        let mut dice = Dice(!seed);
+        walk_where(&policy, seed, rounds, |snapshot| restrict_stops(snapshot, &mut dice))?;
     }
 }
 

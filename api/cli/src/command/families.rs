@@ -17,7 +17,7 @@ pub struct FamiliesArgs {
 enum FamilyVerb {
     /// List families with their measured speeds by GPU kind and placement (the default)
     List,
-    /// Delete what is known of a family; running jobs measure anew
+    /// Delete the measured speeds of a family; running jobs keep their own speeds by size
     Forget {
         /// Key of the family, as the list shows it.
         family: String,

@@ -159,7 +159,7 @@ fn labels(node: &NodeView) -> String {
     let shown: Vec<String> = shown.map(|(key, value)| format!("{key}={value}")).collect();
     let more = labels.len().saturating_sub(LABELS_SHOWN);
     let more = if more > 0 {
-        format!(" and {more} more (--json shows them)")
+        format!(" and {more} more (-o json shows them)")
     } else {
         String::new()
     };

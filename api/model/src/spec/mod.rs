@@ -27,14 +27,12 @@ pub use engine::{
 };
 pub use exchange::{Algorithm, Averaging, Consistency, Exchange, Rate, Topology};
 pub use node_constraints::{
-    LabelOperator, NodeConstraints, NodeRequirement, NodeTraits, UnmetConstraint, matches_model,
+    LabelOperator, NodeConstraints, NodeRequirement, NodeTraits, UnmetConstraint,
 };
 pub use origin::{Origin, same_place};
 pub use pod::{Pod, SecretKey, Volume};
 pub use preemption::{AllowedPreemption, Preemption};
-pub use validate::{
-    FieldError, MAX_NODE_LABELS, check_labels, is_dns_label, is_label_key, is_label_value,
-};
+pub use validate::{FieldError, MAX_NODE_LABELS, check_labels, is_dns_label};
 pub(crate) use validate::{NO_ID, is_id, is_image, is_object_name};
 pub use verdicts::Verdicts;
 

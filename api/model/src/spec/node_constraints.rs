@@ -62,7 +62,9 @@ pub struct NodeTraits<'n> {
     pub name: &'n str,
     /// Model of the node's GPUs, as the driver or the cluster's labels name it.
     pub gpu_model: &'n str,
-    pub class: GpuClass,
+    /// Class of its GPUs; `None` without GPUs. Such a node can hold PS shards, so constraints on
+    /// GPUs do not exclude it.
+    pub class: Option<GpuClass>,
     /// Memory of the node's smallest GPU in bytes; 0 if unknown.
     pub gpu_memory_bytes: u64,
     pub labels: &'n BTreeMap<String, String>,
@@ -114,7 +116,8 @@ impl NodeConstraints {
         if !self.node_selector.iter().all(|one| one.holds(node.labels)) {
             return Some(UnmetConstraint::NodeSelector);
         }
-        if !self.allows_model(node, best) {
+        let class = node.class?;
+        if !self.allows_model(node.gpu_model, class, best) {
             return Some(UnmetConstraint::GpuKinds);
         }
         let is_small = self
@@ -123,12 +126,12 @@ impl NodeConstraints {
         is_small.then_some(UnmetConstraint::GpuMemory)
     }
 
-    fn allows_model(&self, node: &NodeTraits<'_>, best: GpuClass) -> bool {
+    fn allows_model(&self, model: &str, class: GpuClass, best: GpuClass) -> bool {
         if self.gpu_kinds.is_empty() {
-            return node.class >= best;
+            return class >= best;
         }
         let mut patterns = self.gpu_kinds.iter();
-        patterns.any(|pattern| matches_model(pattern, node.gpu_model, node.class))
+        patterns.any(|pattern| matches_model(pattern, model, class))
     }
 }
 
@@ -162,8 +165,7 @@ impl WorkerResources {
 /// model's name, regardless of case: `H100` names `NVIDIA H100 80GB HBM3` and
 /// `NVIDIA-H100-80GB-HBM3`. Within a word `*` stands for any characters. GPU parts (MIG instances)
 /// need a pattern that contains `MIG`.
-#[must_use]
-pub fn matches_model(pattern: &str, model: &str, class: GpuClass) -> bool {
+fn matches_model(pattern: &str, model: &str, class: GpuClass) -> bool {
     let pattern = pattern.to_lowercase();
     if class == GpuClass::Part && !pattern.contains("mig") {
         return false;
@@ -252,7 +254,7 @@ mod tests {
         NodeTraits {
             name: "a",
             gpu_model: H100,
-            class: GpuClass::Gpu,
+            class: Some(GpuClass::Gpu),
             gpu_memory_bytes: 80 << 30,
             labels,
         }
@@ -315,7 +317,7 @@ mod tests {
         let bare = BTreeMap::new();
         let slot = NodeTraits {
             gpu_model: "cpu",
-            class: GpuClass::CpuSlot,
+            class: Some(GpuClass::CpuSlot),
             ..traits(&bare)
         };
         let any = NodeConstraints::default();
@@ -327,5 +329,25 @@ mod tests {
             ..NodeConstraints::default()
         };
         assert_eq!(named.unmet(&slot, GpuClass::Gpu), None);
+    }
+
+    #[test]
+    fn constraints_on_gpus_allow_a_node_without_gpus() {
+        let bare = BTreeMap::new();
+        let node = NodeTraits {
+            gpu_model: "",
+            class: None,
+            gpu_memory_bytes: 0,
+            ..traits(&bare)
+        };
+        let mut constraints = NodeConstraints {
+            gpu_kinds: vec!["H100".to_owned()],
+            gpu_memory_bytes: Some(1),
+            ..NodeConstraints::default()
+        };
+        assert_eq!(constraints.unmet(&node, GpuClass::Gpu), None);
+        constraints.exclude_nodes = vec!["a".to_owned()];
+        let unmet = constraints.unmet(&node, GpuClass::Gpu);
+        assert_eq!(unmet, Some(UnmetConstraint::ExcludeNodes));
     }
 }

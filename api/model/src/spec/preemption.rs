@@ -51,12 +51,12 @@ impl Preemption {
     }
 
     pub(super) fn check(&self, errors: &mut Errors, spec: &JobSpec) {
-        let suspends = spec.suspends() && !spec.exclusive;
+        let suspends = spec.suspends() && !spec.exclusive && spec.pod.is_empty();
         errors.check(
             "preemption.allowed",
             &"suspend",
             self.allowed != AllowedPreemption::Suspend || suspends,
-            "never or restart: this job cannot be suspended, because it is exclusive or its workers do not wait for each other in every step",
+            "never or restart: this job cannot be suspended, because it is exclusive, its tasks are pods, or its workers do not wait for each other in every step",
         );
         errors.check(
             "preemption.min_runtime",

@@ -126,7 +126,7 @@ async fn speeds(
 }
 
 /// Deletes what is known of a family of the tenant in scope, and returns the number of jobs whose
-/// measurements were deleted. Running jobs of the family measure anew.
+/// measurements were deleted. Running jobs keep their own speeds by size.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

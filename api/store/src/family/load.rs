@@ -222,7 +222,7 @@ pub(crate) async fn of_jobs(
         };
         (row.job_id.into(), speed)
     });
-    Ok(speeds
-        .filter(|(_, speed)| speed.samples >= LEAST_WEIGHT)
-        .collect())
+    // Old rows stay, with little weight. Without them the speeds by size, which do not age, would
+    // count instead.
+    Ok(speeds.collect())
 }

@@ -236,7 +236,7 @@ impl<'s> Checker<'s> {
 
 impl Checker<'_> {
     /// Returns the constraint that excludes the node. A job may get further tasks on a node that it
-    /// holds or to which it moves, and PS shards on a node without GPUs.
+    /// holds or to which it moves.
     fn forbids(&self, job: &SnapshotJob, node: &SnapshotNode) -> Option<UnmetConstraint> {
         let moves_there = match &job.state {
             JobState::Stopping {
@@ -247,11 +247,7 @@ impl Checker<'_> {
         if moves_there || job.held_tasks().any(|task| task.node == node.id) {
             return None;
         }
-        let unmet = job.constraints.unmet(&node.traits(), self.best_class)?;
-        match unmet {
-            UnmetConstraint::GpuKinds | UnmetConstraint::GpuMemory if node.gpus == 0 => None,
-            unmet => Some(unmet),
-        }
+        job.constraints.unmet(&node.traits(), self.best_class)
     }
 }
 

@@ -28,6 +28,12 @@ impl<'s> Checker<'s> {
             if let Action::Displace { cost } = &decision.action {
                 stated.insert(job.id);
                 self.displaced(job, cost, stopped.contains(&cost.gainer));
+            } else if is_move(job, decision)
+                && !judged.contains(&job.id)
+                && !self.allows_stop(job)
+                && !self.has_other_cause(job)
+            {
+                self.costly(job, "and is moved, which its document forbids");
             } else if is_stop_of_the_scheduler(job, decision)
                 && !stated.contains(&job.id)
                 && !judged.contains(&job.id)
@@ -68,7 +74,8 @@ impl<'s> Checker<'s> {
     fn has_other_cause(&self, job: &SnapshotJob) -> bool {
         let open = self.snapshot.nodes.iter().filter(|node| node.is_open());
         let open: BTreeSet<_> = open.map(|node| node.id).collect();
-        let are_nodes_open = job.tasks.iter().all(|task| open.contains(&task.node));
+        let mut tasks = job.tasks.iter().chain(&job.leaving);
+        let are_nodes_open = tasks.all(|task| open.contains(&task.node));
         let (workers, shards) = sizes(job);
         let is_in_range = (job.workers.min..=job.workers.max).contains(&workers)
             && (job.ps_shards.min..=job.ps_shards.max).contains(&shards)
@@ -96,7 +103,10 @@ impl<'s> Checker<'s> {
         let since_ms = match job.reported {
             Some(reported) if reported.at_ms > started_ms => reported.at_ms,
             Some(_) => started_ms,
-            None if resumed > 0 => return None,
+            None if resumed > 0 => {
+                let lost_steps = job.restarts.map_or(0.0, |known| known.lost_steps);
+                return (lost_steps <= 0.0).then_some(0);
+            }
             None => started_ms,
         };
         Some(u64::try_from(self.snapshot.now_ms - since_ms).unwrap_or(0))
@@ -107,7 +117,7 @@ impl<'s> Checker<'s> {
         let gainer = self.states.get(&cost.gainer).cloned();
         let gainer = gainer.filter(|(_, state, _)| gainer_stops || *state != JobState::Running);
         let Some((gainer, ..)) = gainer else {
-            self.costly(job, "for a job that does not wait");
+            self.costly(job, "and the job that gains does not wait");
             return;
         };
         if cost.borne_by != job.tenant || cost.gained_by != gainer.tenant {
@@ -149,13 +159,16 @@ impl<'s> Checker<'s> {
     }
 
     /// A job whose document forbids it, or that has not run long enough, is not suspended for
-    /// others.
+    /// others. A guest on a shared GPU is suspended for the sake of the pair.
     pub(super) fn may_be_suspended(&mut self, job: &'s SnapshotJob) {
+        if job.tasks.iter().any(|task| task.lane > 0) {
+            return;
+        }
         if job.preemption.allowed == AllowedPreemption::Never {
-            self.costly(job, "by a suspension that its document forbids");
+            self.costly(job, "and is suspended, which its document forbids");
         }
         if !self.has_run(job) {
-            self.costly(job, "by a suspension before its min_runtime");
+            self.costly(job, "and is suspended before its min_runtime");
         }
     }
 }
@@ -165,6 +178,18 @@ fn jobs_of(plan: &RoundPlan, is_wanted: impl Fn(&Action) -> bool) -> BTreeSet<Jo
     let decisions = plan.decisions.iter();
     let wanted = decisions.filter(|one| is_wanted(&one.action));
     wanted.map(|one| one.job).collect()
+}
+
+/// Whether the decision moves a running job.
+fn is_move(job: &SnapshotJob, decision: &JobDecision) -> bool {
+    let moves = matches!(
+        decision.action,
+        Action::Stop {
+            then: AfterStop::Move { .. },
+            ..
+        }
+    );
+    moves && job.state == JobState::Running
 }
 
 /// Whether the decision stops a running job by a choice of the scheduler.

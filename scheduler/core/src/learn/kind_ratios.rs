@@ -2,6 +2,7 @@
 
 use super::observation::Observation;
 use super::placed_speeds::PlacedSpeeds;
+use muster_model::pace::median;
 use std::collections::BTreeMap;
 
 /// Relative speeds of pairs of GPU kinds: the median over the families that were measured on both.
@@ -56,16 +57,5 @@ impl KindRatios {
     pub fn ln_ratio(&self, kind: &str, base: &str) -> Option<f64> {
         let of_pair = |base: &str, kind: &str| self.ln_ratios.get(base)?.get(kind).copied();
         of_pair(base, kind).or_else(|| of_pair(kind, base).map(|ln_ratio| -ln_ratio))
-    }
-}
-
-/// Returns the median; of an even number the mean of the middle two.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 {
-        values[middle]
-    } else {
-        f64::midpoint(values[middle - 1], values[middle])
     }
 }

@@ -1,4 +1,4 @@
-//! Measured speed on one placement: what a live job and a family of jobs are known by.
+//! Measured speed of a job or of a family of jobs on one placement.
 
 use serde::{Deserialize, Serialize};
 

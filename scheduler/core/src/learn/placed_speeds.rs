@@ -46,15 +46,15 @@ impl<'a> PlacedSpeeds<'a> {
     ///
     /// The part of the family at a place falls as the job's own samples grow. If the job is faster
     /// or slower than its family where both were measured, it is assumed to be so elsewhere.
-    /// `family` covers the job too; the job's own samples are taken out of it.
+    /// `family` may cover the job too: it then counts with the number of the other samples. Its mean
+    /// stays as it is, because it may be older than the own samples or lack some of them.
     #[must_use]
     pub fn of(own: &'a [Observation], family: &'a [Observation], full_samples: f64) -> Self {
         let own = sums(own);
         let mut others = sums(family);
         for (at, known) in &own {
             if let Some(sum) = others.get_mut(at) {
-                sum.ln_speed -= known.ln_speed;
-                sum.samples -= known.samples;
+                *sum = sum.without(known.samples);
             }
         }
         others.retain(|_, sum| sum.samples >= LEAST_SAMPLES);
@@ -112,6 +112,18 @@ impl<'a> PlacedSpeeds<'a> {
 }
 
 impl SampleSum {
+    /// Returns the sum with the same mean over fewer samples; empty if none is left.
+    fn without(self, samples: f64) -> Self {
+        let rest = self.samples - samples;
+        if rest < LEAST_SAMPLES {
+            return Self::default();
+        }
+        Self {
+            ln_speed: self.ln_speed * rest / self.samples,
+            samples: rest,
+        }
+    }
+
     fn mean(self, full_samples: f64) -> TrustedSpeed {
         TrustedSpeed {
             ln_speed: self.ln_speed / self.samples,

@@ -2,7 +2,6 @@
 
 use super::forbidden_gpus::relaxed;
 use super::free::FreeNode;
-use super::job_nodes::unmet;
 use super::passes::run_until_started;
 use super::place::could_ever_run;
 use super::round_state::{NodeIndex, RoundState, dense_node};
@@ -48,8 +47,8 @@ pub fn apply_change(
         }
         Change::AddGpus { gpus } => {
             let job = job.clone();
-            let added = added(*gpus, like(&changed, &job)?);
-            changed.nodes.push(added);
+            let node = further(&changed, &job, *gpus)?;
+            changed.nodes.push(node);
             changed.sort();
         }
         Change::EndJob { job, .. } => {
@@ -99,20 +98,20 @@ fn change_job(job: &mut SnapshotJob, change: &Change) {
     }
 }
 
-/// The node that an added one resembles: the first whose GPUs suit the worker, else the first of
-/// all. Parts of GPUs do not suit a worker with several GPUs, and nodes without pods do not suit a
-/// job that needs pods. Returns `None` if the job's constraints or its pods exclude every node: it
-/// is then unknown which nodes could be added. The inner `None` stands for a cluster without nodes.
-fn like<'s>(snapshot: &'s ClusterSnapshot, job: &SnapshotJob) -> Option<Option<&'s SnapshotNode>> {
+/// A further node for the job. It resembles the first node whose GPUs suit its workers, else the
+/// first of all. Parts of GPUs do not suit a worker with several GPUs, and nodes without pods do
+/// not suit a job that needs pods. Returns `None` if the job's constraints or its pods exclude every
+/// node: it is then unknown which nodes could be added.
+fn further(snapshot: &ClusterSnapshot, job: &SnapshotJob, gpus: u32) -> Option<SnapshotNode> {
     let best = snapshot.best_gpu_class();
-    let mut nodes = snapshot.nodes.iter();
+    let mut nodes = snapshot.nodes.iter().filter(|node| node.gpus > 0);
     let suits = nodes.find(|node| {
         let whole = job.worker.gpus <= 1 || !is_part(&node.gpu_model);
-        let meets = unmet(&job.constraints, node, best).is_none();
+        let meets = job.constraints.unmet(&node.traits(), best).is_none();
         whole && meets && (node.has_pods() || !job.pods)
     });
     let may_be_any = snapshot.nodes.is_empty() || (job.constraints.is_empty() && !job.pods);
-    (suits.is_some() || may_be_any).then(|| suits.or(snapshot.nodes.first()))
+    (suits.is_some() || may_be_any).then(|| added(gpus, suits.or(snapshot.nodes.first())))
 }
 
 /// A node like that one, with this number of GPUs and with CPU and memory for all tasks. Its name
@@ -243,10 +242,9 @@ fn make(round: &mut RoundState<'_>, index: usize, change: &Change) -> bool {
             open(round, at, &node);
         }
         Change::AddGpus { gpus } => {
-            let Some(like) = like(round.snapshot, round.jobs[index].job) else {
+            let Some(node) = further(round.snapshot, round.jobs[index].job, *gpus) else {
                 return false;
             };
-            let node = added(*gpus, like);
             let kind = round.kinds.index(&node);
             let at = (kind, 0);
             let place = u32::try_from(round.free.len()).unwrap_or(u32::MAX);

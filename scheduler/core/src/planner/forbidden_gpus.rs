@@ -2,7 +2,6 @@
 //! remedies.
 
 use super::free::{Availability, FreeNode};
-use super::job_nodes::unmet;
 use super::round_state::RoundState;
 use crate::snapshot::SnapshotJob;
 use muster_model::spec::{NodeConstraints, UnmetConstraint};
@@ -21,8 +20,8 @@ pub(crate) enum GpusCounted<'f> {
     Free(&'f [FreeNode]),
 }
 
-/// Returns the GPUs of open nodes that the job's constraints exclude, most GPUs first. A job
-/// without constraints has none: it is not told of CPU slots beside GPUs.
+/// Returns the GPUs of open nodes that the job's constraints exclude, most GPUs first. The
+/// list is empty for a job without constraints: CPU slots beside GPUs are not worth a hint.
 pub(crate) fn forbidden_gpus(
     round: &RoundState<'_>,
     job: &SnapshotJob,
@@ -42,7 +41,7 @@ pub(crate) fn forbidden_gpus(
         if gpus == 0 || (job.pods && !node.has_pods()) {
             continue;
         }
-        if let Some(by) = unmet(&job.constraints, node, best) {
+        if let Some(by) = job.constraints.unmet(&node.traits(), best) {
             *gpus_by.entry((by, &node.gpu_model)).or_default() += gpus;
         }
     }

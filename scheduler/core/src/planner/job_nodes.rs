@@ -2,9 +2,6 @@
 //! lack something its program needs.
 
 use crate::problem::{AllowedNodes, NodeSet};
-use crate::snapshot::SnapshotNode;
-use muster_model::node::GpuClass;
-use muster_model::spec::{NodeConstraints, UnmetConstraint};
 use std::sync::Arc;
 
 /// Nodes of one job.
@@ -37,19 +34,4 @@ impl JobNodes {
         let kinds = self.kinds.as_deref();
         kinds.is_none_or(|kinds| kinds.get(kind).copied().unwrap_or(true))
     }
-}
-
-/// Returns the first constraint that excludes a node. A node without GPUs can hold PS shards, so
-/// constraints on GPUs do not exclude it.
-pub(crate) fn unmet(
-    constraints: &NodeConstraints,
-    node: &SnapshotNode,
-    best: GpuClass,
-) -> Option<UnmetConstraint> {
-    let unmet = constraints.unmet(&node.traits(), best)?;
-    let is_of_gpus = matches!(
-        unmet,
-        UnmetConstraint::GpuKinds | UnmetConstraint::GpuMemory
-    );
-    (node.gpus > 0 || !is_of_gpus).then_some(unmet)
 }

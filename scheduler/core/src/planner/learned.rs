@@ -1,4 +1,4 @@
-//! What the snapshot says about the speeds of families, by job.
+//! Measured speeds of families, by job.
 
 use crate::estimate::Evidence;
 use crate::learn::{KindRatios, Observation};
@@ -21,13 +21,14 @@ pub(crate) struct Learned {
 impl Learned {
     pub(crate) fn of(snapshot: &ClusterSnapshot, policy: &Policy) -> Self {
         let kinds: BTreeSet<&String> = snapshot.nodes.iter().map(|node| &node.gpu_model).collect();
+        let full = policy.full_weight_samples.max(1) as f64;
         let mut families: BTreeMap<TenantId, BTreeMap<String, Arc<[Observation]>>> =
             BTreeMap::new();
         for family in &snapshot.families {
             let of_tenant = families.entry(family.tenant).or_default();
-            of_tenant.insert(family.family.clone(), family.speeds.clone().into());
+            let speeds = family.speeds.iter().map(|speed| rounded(speed, full));
+            of_tenant.insert(family.family.clone(), speeds.collect());
         }
-        let full = policy.full_weight_samples.max(1) as f64;
         let mut ratios = BTreeMap::new();
         if kinds.len() > 1 {
             for (tenant, families) in &families {
@@ -72,6 +73,17 @@ impl Learned {
             family: family.unwrap_or_default(),
             ratios: ratios.cloned().unwrap_or_default(),
         })
+    }
+}
+
+/// Rounds a measurement of a family to a hundredth, and the samples to a whole number up to full
+/// trust. A further sample of one job then rarely changes the estimates of all its siblings.
+fn rounded(speed: &Observation, full_samples: f64) -> Observation {
+    let hundredths = (speed.steps_per_s.ln() * 100.0).round();
+    Observation {
+        steps_per_s: (hundredths / 100.0).exp(),
+        samples: speed.samples.ceil().min(full_samples),
+        ..speed.clone()
     }
 }
 

@@ -13,7 +13,7 @@ use super::observations::done_workers;
 use super::place;
 use super::planned_job::PlannedJob;
 use super::policy_guard::{AcceptedDecision, guarded_decision, is_moved};
-use super::preemption::{self, displacements};
+use super::preemption::{self, displacements, may_make_room};
 use super::range_enforcement;
 use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
@@ -121,6 +121,11 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
                 InPlace::Never if self.is_displaced(member) => {
                     self.round.stop(index, Action::requeue(cause, why));
                     self.round.record_cost(index, cost);
+                }
+                // The document forbids the restart, although the job would change in place.
+                InPlace::Never if !may_make_room(self.round.jobs[index].job, self.round.now_ms) => {
+                    self.misfits.push(member);
+                    continue;
                 }
                 // A restart needs a reserved place: without one the job stays as it is.
                 InPlace::Never => {
@@ -319,7 +324,7 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
     fn start_on_loan(&mut self, member: usize) -> bool {
         let index = self.round.members[member];
         let live = &self.round.jobs[index];
-        if self.round.lendable.is_empty() || !time_slicing::takes_turns(live.job) {
+        if self.round.lendable.is_empty() || !live.job.takes_turns() {
             return false;
         }
         let (shape, parts) = (
@@ -425,21 +430,35 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
         let placed = gang::take(&mut self.free, &shape, shares, Availability::Now);
         let why = match &self.round.journal {
             Some(_) => String::new(),
-            None => why_start(&self.round.jobs[index], placed.size()),
+            None => {
+                let mut nodes: Vec<u32> = placed.workers.iter().map(|&(node, _)| node).collect();
+                nodes.sort_unstable();
+                nodes.dedup();
+                let first = nodes
+                    .first()
+                    .map(|&node| &self.round.snapshot.nodes[node as usize]);
+                let kind = first.map_or("", |node| node.gpu_model.as_str());
+                why_start(&self.round.jobs[index], placed.size(), (kind, nodes.len()))
+            }
         };
         self.round.start(index, &placed, why);
         self.changed = true;
     }
 }
 
-/// Reason for the start with this size, with the estimates.
-fn why_start(live: &PlannedJob<'_>, size: (u32, u32)) -> String {
+/// Reason for the start with this size, with the estimates on this kind and number of nodes.
+fn why_start(live: &PlannedJob<'_>, size: (u32, u32), (kind, nodes): (&str, usize)) -> String {
     let limit = limit(&live.shape, size.0);
     if live.estimate.speed.points() == 0 {
         return format!("{limit}; its speed is not measured yet");
     }
-    let steps_per_s = live.estimate.steps_per_s(size.0, size.1);
-    let time_s = live.estimate.time_s(size);
+    let speeds = live.estimate.speeds_on(kind, size);
+    let steps_per_s = if nodes > 1 {
+        speeds.spread
+    } else {
+        speeds.local
+    };
+    let time_s = live.estimate.steps_left / steps_per_s;
     format!("{limit}; about {steps_per_s:.1} steps/s and {time_s:.0} s to its end")
 }
 

@@ -6,8 +6,10 @@
 //! altogether.
 
 use super::cost;
+use super::planned_job::PlannedJob;
 use super::policy_guard::is_moved;
 use super::round_state::RoundState;
+use crate::policy::Policy;
 use crate::problem::{NodeAllocation, PolicyDecision, gpus_of, nodes_of};
 use crate::snapshot::SnapshotJob;
 use muster_model::plan::PreemptionCost;
@@ -49,6 +51,14 @@ impl Displacement {
 /// Whether the document allows a stop of the job for another job now.
 pub(crate) fn may_make_room(job: &SnapshotJob, now_ms: i64) -> bool {
     job.preemption.allowed == AllowedPreemption::Restart && job.has_run_long_enough(now_ms)
+}
+
+/// Whether the work that a stop now would lose leaves the job within its budget: the share of its
+/// training time that it may lose to other jobs.
+pub(crate) fn is_within_budget(live: &PlannedJob<'_>, policy: &Policy, now_ms: i64) -> bool {
+    let work_s = cost::work_at_risk_s(live, policy, now_ms);
+    let lost_s = live.job.lost_s + work_s;
+    work_s <= 0.0 || lost_s <= policy.preemption.lost_share * live.job.trained_s
 }
 
 /// Stops of a decision for other jobs, in the order of the members.
@@ -189,10 +199,8 @@ fn is_just(round: &RoundState<'_>, one: &Displacement, work_gpu_ms: u64) -> bool
     if live.job.exclusive {
         return false;
     }
-    let lost_ms = ms(live.job.lost_s).saturating_add(one.work_ms);
-    !one.loses_work()
-        || work_gpu_ms as f64 <= rules.risk_share * one.gain_gpu_ms as f64
-            && lost_ms as f64 <= rules.lost_share * live.job.trained_s * 1_000.0
+    let gains_enough = work_gpu_ms as f64 <= rules.risk_share * one.gain_gpu_ms as f64;
+    !one.loses_work() || gains_enough && is_within_budget(live, round.policy, round.now_ms)
 }
 
 /// Cost of the stop of a member for another job; `None` if no waiting job gets its GPUs.

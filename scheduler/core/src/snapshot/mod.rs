@@ -156,8 +156,7 @@ impl ClusterSnapshot {
     /// The best class of GPUs on any node, also on nodes that take no tasks now.
     #[must_use]
     pub fn best_gpu_class(&self) -> GpuClass {
-        let nodes = self.nodes.iter().filter(|node| node.gpus > 0);
-        let best = nodes.map(SnapshotNode::gpu_class).max();
+        let best = self.nodes.iter().filter_map(SnapshotNode::gpu_class).max();
         best.unwrap_or(GpuClass::CpuSlot)
     }
 
@@ -206,15 +205,17 @@ impl SnapshotNode {
         self.pods == Some(true)
     }
 
-    /// Class of the node's GPUs.
+    /// Class of the node's GPUs; `None` without GPUs.
     #[must_use]
-    pub fn gpu_class(&self) -> GpuClass {
-        if self.cpu_slots {
-            GpuClass::CpuSlot
+    pub fn gpu_class(&self) -> Option<GpuClass> {
+        if self.gpus == 0 {
+            None
+        } else if self.cpu_slots {
+            Some(GpuClass::CpuSlot)
         } else if is_part(&self.gpu_model) {
-            GpuClass::Part
+            Some(GpuClass::Part)
         } else {
-            GpuClass::Gpu
+            Some(GpuClass::Gpu)
         }
     }
 

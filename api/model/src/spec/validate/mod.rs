@@ -13,7 +13,7 @@ mod not_yet;
 mod optimizer;
 mod pod;
 
-pub use node_constraints::{MAX_NODE_LABELS, check_labels, is_label_key, is_label_value};
+pub use node_constraints::{MAX_NODE_LABELS, check_labels};
 pub(crate) use pod::{is_image, is_object_name};
 
 use super::{Engine, JobSpec, Metric, Range, Topology};

@@ -93,15 +93,13 @@ fn check_requirement(errors: &mut Errors, field: &str, one: &NodeRequirement) {
 }
 
 /// Whether a text can be the key of a node's label. Keys of Kubernetes are among them.
-#[must_use]
-pub fn is_label_key(key: &str) -> bool {
+fn is_label_key(key: &str) -> bool {
     let is_allowed = |c: u8| c.is_ascii_alphanumeric() || b"-_./".contains(&c);
     (1..=317).contains(&key.len()) && key.bytes().all(is_allowed)
 }
 
 /// Whether a text can be the value of a node's label.
-#[must_use]
-pub fn is_label_value(value: &str) -> bool {
+fn is_label_value(value: &str) -> bool {
     value.len() <= 253 && !value.chars().any(char::is_control)
 }
 

@@ -74,7 +74,10 @@ pub fn main(options: &TaskArgs) -> i32 {
             return exit_code::FAILED;
         }
     };
-    let stop = StopFlag::new(Duration::from_millis(launch.grace_ms));
+    // An expired lease ends the task after the cluster's grace, a requested stop after the grace of
+    // the document. The task cannot tell which of them the signal stands for.
+    let grace_ms = launch.stop_grace_ms().min(launch.grace_ms);
+    let stop = StopFlag::new(Duration::from_millis(grace_ms));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         if let Err(error) = signal_hook::flag::register(signal, stop.raw()) {
             return failed(&events, format!("could not catch signals: {error}"), true);

@@ -386,6 +386,7 @@ fn is_movable(round: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
         && !live.job.exclusive
         && !cost::begins_anew(live)
         && preemption::may_make_room(live.job, round.now_ms)
+        && preemption::is_within_budget(live, round.policy, round.now_ms)
         && live.job.intent == Intent::Run
         && is_up(live.job)
         // The remaining workers of a command, and the finished ones, would start from the

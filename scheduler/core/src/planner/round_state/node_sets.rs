@@ -1,7 +1,7 @@
 //! Distinct sets of nodes on which the jobs of a round may run.
 
 use super::index::NodeIndex;
-use crate::planner::job_nodes::{JobNodes, unmet};
+use crate::planner::job_nodes::JobNodes;
 use crate::planner::scaling_model::Kinds;
 use crate::problem::NodeSet;
 use crate::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotNode};
@@ -96,7 +96,7 @@ impl NodeCriteria {
         if self.unfit.contains(&index) {
             return false;
         }
-        let meets = unmet(&self.constraints, node, best).is_none();
+        let meets = self.constraints.unmet(&node.traits(), best).is_none();
         (meets && (node.has_pods() || !self.pods)) || self.kept.contains(&index)
     }
 }

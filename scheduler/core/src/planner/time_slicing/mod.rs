@@ -23,7 +23,6 @@ use super::planned_job::PlannedJob;
 use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
 use crate::policy::Slicing;
-use crate::snapshot::SnapshotJob;
 use muster_model::job::{Intent, JobState};
 pub(crate) use rotation::after_policy;
 pub(crate) use slice_start::before_policy;
@@ -45,11 +44,6 @@ struct SliceWaiter {
     /// it.
     is_suspended: bool,
     index: usize,
-}
-
-/// Whether other jobs may use its GPUs while it keeps its processes.
-pub(crate) fn takes_turns(job: &SnapshotJob) -> bool {
-    job.takes_turns()
 }
 
 /// Number of suspended jobs, or jobs about to be suspended, by node and GPU.
@@ -182,7 +176,7 @@ fn queued(round: &RoundState<'_>, slicing: Slicing) -> Vec<SliceWaiter> {
     let quantum_ms = i64::try_from(slicing.quantum_ms).unwrap_or(i64::MAX);
     let jobs = round.jobs.iter().enumerate();
     jobs.filter(|(_, live)| live.scheduling_state == SchedulingState::Queued)
-        .filter(|(_, live)| takes_turns(live.job))
+        .filter(|(_, live)| live.job.takes_turns())
         .filter(|(_, live)| live.job.intent == Intent::Run)
         .filter(|(index, _)| could_run(round, *index))
         .map(|(index, live)| {
@@ -213,7 +207,7 @@ pub(crate) fn may_grow_on_loan(round: &RoundState<'_>, index: usize) -> bool {
         &round.jobs[index],
         round.jobs[owner].scheduling_state == SchedulingState::Suspended,
     );
-    owner_stands && takes_turns(live.job) && overlaps(live, &round.jobs[owner].home())
+    owner_stands && live.job.takes_turns() && overlaps(live, &round.jobs[owner].home())
 }
 
 /// Marks as free later what a job leaves when it is suspended: GPUs and its workers' CPU. It keeps

@@ -3,7 +3,7 @@
 use super::fair_share::TenantShares;
 use super::{
     CONSIDERED, SliceWaiter, could_run, each, needs, overlaps, queued, suspended_by_gpu,
-    suspended_waiters, takes_turns, vacate,
+    suspended_waiters, vacate,
 };
 use crate::plan::Action;
 use crate::planner::fixpoint::RoundFixpoint;
@@ -197,7 +197,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
             // A blocker without time slices would have to be awaited for ever.
             if blockers
                 .iter()
-                .all(|&other| takes_turns(self.round.jobs[other].job))
+                .all(|&other| self.round.jobs[other].job.takes_turns())
             {
                 self.await_all(&home);
             }
@@ -401,7 +401,7 @@ fn takes_part(live: &PlannedJob<'_>) -> bool {
         live.scheduling_state,
         SchedulingState::Running | SchedulingState::Suspended | SchedulingState::Queued
     );
-    is_there && takes_turns(live.job) && live.job.intent == Intent::Run
+    is_there && live.job.takes_turns() && live.job.intent == Intent::Run
 }
 
 /// Weights that determine the lengths of time slices.
@@ -453,7 +453,7 @@ impl SliceWeights {
 
     /// End of the present slice of a running job, Unix ms; `i64::MAX` if it has no slices.
     fn ends_ms(&self, round: &RoundState<'_>, live: &PlannedJob<'_>, slicing: Slicing) -> i64 {
-        if !takes_turns(live.job) {
+        if !live.job.takes_turns() {
             return i64::MAX;
         }
         let slice_ms = self.slice_ms(round, live, slicing);

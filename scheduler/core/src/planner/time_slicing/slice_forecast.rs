@@ -2,7 +2,7 @@
 //! next, as if no job ended and every node executed its orders at once. Which job is suspended for
 //! which depends on places, quotas and other waiting jobs, so there is no formula for it.
 
-use super::{rotation, takes_turns};
+use super::rotation;
 use crate::apply::{apply, promote_guests};
 use crate::plan::Action;
 use crate::planner::estimate_cache::EstimateCache;
@@ -35,7 +35,7 @@ pub(crate) fn turns(mut snapshot: ClusterSnapshot, policy: &Policy) -> BTreeMap<
     for _ in 0..SLICES {
         if settle(&mut snapshot, policy, &mut memory, &mut turns).is_none()
             || !snapshot.jobs.iter().any(|job| {
-                job.state == JobState::Queued && job.intent == Intent::Run && takes_turns(job)
+                job.state == JobState::Queued && job.intent == Intent::Run && job.takes_turns()
             })
         {
             break;

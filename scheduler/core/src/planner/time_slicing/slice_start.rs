@@ -5,7 +5,7 @@ use super::fair_share::TenantShares;
 use super::rotation::{loan_ms, shortest_ms};
 use super::{
     CONSIDERED, could_run, needs, overlaps, queued, quota_has_room, suspended_by_gpu,
-    suspended_waiters, takes_turns, vacate,
+    suspended_waiters, vacate,
 };
 use crate::plan::Action;
 use crate::planner::free::{Availability, FreeNode, NodeGpuMasks, count_gpus};
@@ -108,7 +108,7 @@ fn is_shut_out(round: &RoundState<'_>, index: usize) -> bool {
     round.jobs.iter().enumerate().any(|(other, live)| {
         other != index
             && live.scheduling_state.stays()
-            && !(has_slices && takes_turns(live.job))
+            && !(has_slices && live.job.takes_turns())
             && overlaps(live, &home)
     })
 }
@@ -165,7 +165,7 @@ fn gang_of(round: &RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> Node
     let mut free = round.free.clone();
     leave_out(&mut free, crowded);
     for live in &round.jobs {
-        if live.scheduling_state == SchedulingState::Running && takes_turns(live.job) {
+        if live.scheduling_state == SchedulingState::Running && live.job.takes_turns() {
             vacate(&mut free, live);
         }
     }
