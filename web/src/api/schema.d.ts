@@ -55,8 +55,9 @@ export interface paths {
         post?: never;
         /**
          * Forget what is known of a family of jobs
-         * @description The speeds by GPU kind and placement of all its jobs are deleted. Running jobs of the family
-         *     measure anew; later jobs start as those of an unknown family. The jobs themselves stay.
+         * @description The speeds by GPU kind and placement of all its jobs are deleted. Running jobs keep
+         *     their own speeds by size; later jobs start as those of an unknown family. The jobs themselves
+         *     stay.
          */
         delete: operations["forgetFamily"];
         options?: never;
