@@ -46,8 +46,8 @@ impl<'a> PlacedSpeeds<'a> {
     ///
     /// The part of the family at a place falls as the job's own samples grow. If the job is faster
     /// or slower than its family where both were measured, it is assumed to be so elsewhere.
-    /// `family` may cover the job too: it then counts with the number of the other samples. Its mean
-    /// stays as it is, because it may be older than the own samples or lack some of them.
+    /// `family` may cover the job too: it then counts with the number of the other samples. Its
+    /// mean stays as it is, because it may be older than the own samples or lack some of them.
     #[must_use]
     pub fn of(own: &'a [Observation], family: &'a [Observation], full_samples: f64) -> Self {
         let own = sums(own);

@@ -100,8 +100,8 @@ fn change_job(job: &mut SnapshotJob, change: &Change) {
 
 /// A further node for the job. It resembles the first node whose GPUs suit its workers, else the
 /// first of all. Parts of GPUs do not suit a worker with several GPUs, and nodes without pods do
-/// not suit a job that needs pods. Returns `None` if the job's constraints or its pods exclude every
-/// node: it is then unknown which nodes could be added.
+/// not suit a job that needs pods. Returns `None` if the job's constraints or its pods exclude all
+/// nodes: it is then unknown which nodes could be added.
 fn further(snapshot: &ClusterSnapshot, job: &SnapshotJob, gpus: u32) -> Option<SnapshotNode> {
     let best = snapshot.best_gpu_class();
     let mut nodes = snapshot.nodes.iter().filter(|node| node.gpus > 0);
