@@ -20,8 +20,8 @@ const TITLE_CHARS: usize = 160;
 
 /// Family of a job, computed from its document alone.
 ///
-/// - Jobs of the built-in engine: network, data set, batch, precision, exchange, image and GPUs of a
-///   worker.
+/// - Jobs of the built-in engine: network, data set, batch, precision, exchange, image and GPUs of
+///   a worker.
 /// - Users' programs: image, arguments, name, and the GPUs of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Family {
