@@ -1,7 +1,6 @@
 //! SIGKILL for each of the processes, and the state that is known afterwards.
 
 use crate::site::Site;
-use muster_model::assignment::Observed;
 use muster_model::task::Outcome;
 use rustix::process::Signal;
 use std::fs;
@@ -124,13 +123,7 @@ fn stopped_daemon_leaves_its_tasks_to_the_next_one() {
     assert!(site.terminate());
     assert!(record.shim.is_alive() && record.task.is_alive());
     site.start();
-    site.until("it is told again", |heard| {
-        heard.hellos.len() == 2 && heard.statuses.len() == 2
-    });
-    assert_eq!(
-        site.scheduler.heard().last(task.id()),
-        Some(&Observed::Running)
-    );
+    site.until_running_in_second_session(&[&task]);
     fs::write(site.task_folder(&task).join("go"), "").expect("written");
     assert_eq!(site.until_gone(&task), Outcome::exited(0));
     site.finish();

@@ -143,13 +143,7 @@ exit 4"#;
     fs::write(folder.join("begin"), "").expect("our own folder");
     site.until_it("it has done its worst", || folder.join("done").exists());
     site.start();
-    site.until("the next daemon tells of both", |heard| {
-        heard.hellos.len() >= 2 && heard.statuses.len() >= 4
-    });
-    assert_eq!(
-        site.scheduler.heard().last(hostile.id()),
-        Some(&Observed::Running)
-    );
+    site.until_running_in_second_session(&[&hostile, &bystander]);
     // A stop reaches the task's own processes.
     site.scheduler
         .assign(2, &[hostile.stopped(), bystander.clone()]);

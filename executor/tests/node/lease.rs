@@ -20,9 +20,7 @@ fn task_survives_a_disconnection_shorter_than_the_lease() {
     let record = site.record(&task);
     site.scheduler.cut();
     site.scheduler.come_back();
-    site.until("it is back and tells all again", |heard| {
-        heard.hellos.len() >= 2 && heard.statuses.len() >= 2
-    });
+    site.until_running_in_second_session(&[&task]);
     assert!(record.task.is_alive());
     site.scheduler.assign(2, &[]);
     assert_eq!(site.until_gone(&task), Outcome::exited(0));

@@ -25,6 +25,8 @@ pub struct ReceivedReports {
     pub hellos: Vec<Hello>,
     /// In order of arrival.
     pub statuses: Vec<(TaskId, Observed)>,
+    /// Number of `statuses` that arrived before the newest `Hello`.
+    before_session: usize,
     pub events: BTreeMap<TaskId, BTreeMap<u64, String>>,
     pub logs: BTreeMap<TaskId, Vec<u8>>,
     /// Descriptions of violations of the contract.
@@ -158,8 +160,21 @@ impl ReceivedReports {
             .map(|(_, observed)| observed)
     }
 
+    /// Returns the first state of a task that was reported after the newest `Hello`.
+    pub fn first_in_session(&self, task: TaskId) -> Option<&Observed> {
+        self.statuses[self.before_session..]
+            .iter()
+            .find(|(id, _)| *id == task)
+            .map(|(_, observed)| observed)
+    }
+
     pub fn log(&self, task: TaskId) -> String {
         String::from_utf8_lossy(self.logs.get(&task).map_or(&[], Vec::as_slice)).into_owned()
+    }
+
+    fn begin_session(&mut self, hello: Hello) {
+        self.hellos.push(hello);
+        self.before_session = self.statuses.len();
     }
 
     fn beat(&mut self, unfit: String) {
@@ -280,7 +295,10 @@ impl NodeSessionStub {
                         return Err(Status::unauthenticated("not the join token"));
                     }
                     has_begun = true;
-                    self.heard.lock().expect("not poisoned").hellos.push(hello);
+                    self.heard
+                        .lock()
+                        .expect("not poisoned")
+                        .begin_session(hello);
                     let welcome = Welcome {
                         usage_ms: 0,
                         report_all: self.has_lost.swap(false, Ordering::Relaxed),

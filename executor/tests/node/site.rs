@@ -335,6 +335,16 @@ impl Site {
         );
     }
 
+    /// Waits for a second session in which the node reported every task as running.
+    pub fn until_running_in_second_session(&self, tasks: &[&TaskToAssign]) {
+        self.until("the second session reports each task", |heard| {
+            heard.hellos.len() == 2
+                && tasks
+                    .iter()
+                    .all(|task| heard.first_in_session(task.id()) == Some(&Observed::Running))
+        });
+    }
+
     pub fn until_running(&self, task: &TaskToAssign) {
         self.until("it runs", |heard| {
             heard.last(task.id()) == Some(&Observed::Running)
