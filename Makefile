@@ -2,7 +2,7 @@
 # for `muster up` and `muster down` are passed in ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web docs dist doc test test-quick test-traces compare ablations bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install lint fmt openapi
+.PHONY: help up down build web docs dist doc test test-quick test-traces compare ablations bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install trial-live lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -130,6 +130,13 @@ bench-studies: ARGS ?=
 bench-studies: ## benefit of early stopping and evolution on real trainings (ARGS="stoppers 1 2" selects some)
 	@scripts/ensure-toolchain
 	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-training --bench searches -- $(ARGS)
+
+trial-live: ARGS ?=
+trial-live: ## a published workload on real daemons at 60 times real time, beside its simulation, in about 20 minutes (ARGS="rate=30 jobs=20")
+	@scripts/ensure-toolchain
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
+	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task --bin muster-played-task && \
+	cargo bench --locked -p muster-e2e --bench trial -- $(ARGS)
 
 bench-kills: ## compare a study of 60 trainings whose scheduler is killed 50 times with an undisturbed one
 	@scripts/ensure-toolchain

@@ -134,6 +134,21 @@ impl TestCluster {
         cluster
     }
 
+    /// As [`Self::start`], with calm leases, without time slices, and with `settings` in the
+    /// environment of every daemon.
+    ///
+    /// # Panics
+    /// If it does not come up; the logs are printed.
+    pub async fn start_set(
+        options: TestClusterOptions,
+        settings: Vec<(&'static str, String)>,
+    ) -> Self {
+        let mut cluster = Self::new(options, CALM_LEASE_MS, 0, None);
+        cluster.settings = settings;
+        cluster.up_again().await;
+        cluster
+    }
+
     async fn start_with(
         options: TestClusterOptions,
         lease_ms: u32,

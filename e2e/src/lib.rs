@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod fleet;
 pub mod kubelet;
 pub mod kubernetes;
+pub mod played;
 pub mod pods;
 pub mod processes;
 pub mod runtime;

@@ -53,6 +53,9 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
     let mut ledger = Ledger::open(&config.data_dir)?;
     let identity = ledger.identity()?;
     let credential = ledger.credential()?;
+    if let Some(warning) = muster_clock::warning() {
+        tracing::warn!("{warning}");
+    }
     tracing::info!(
         node.name = config.node_name,
         gpus = capacity.gpus.len(),

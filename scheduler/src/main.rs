@@ -77,6 +77,9 @@ async fn run(config: Arc<SchedulerConfig>) -> anyhow::Result<()> {
         erasures,
         metrics,
     };
+    if let Some(warning) = muster_clock::warning() {
+        tracing::warn!("{warning}");
+    }
     tracing::info!(listen = %config.listen, "muster-scheduler is up");
     tokio::select! {
         served = serve(&config, sessions) => served?,

@@ -25,6 +25,9 @@ pub async fn serve(settings: ApiSettings) -> anyhow::Result<()> {
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("listen on {}", settings.listen))?;
+    if let Some(warning) = muster_clock::warning() {
+        tracing::warn!("{warning}");
+    }
     tracing::info!(listen = %listener.local_addr()?, "serving");
     let served = connection::serve(listener, router(&app), app.clone(), stopping.clone());
     let mut server = tokio::spawn(served);

@@ -1,0 +1,239 @@
+//! What the database and the rounds tell of a finished trial: the run in the form of a simulation,
+//! and the checks that no simulation needs.
+
+use crate::live::PlayedWorkload;
+use crate::settings::TrialInputs;
+use anyhow::{Context as _, ensure};
+use muster_e2e::cluster::TestCluster;
+use muster_lab::run::{AllocationSpan, JobRun, RunNode, SimulationRun};
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{Connection as _, Row as _};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// A finished trial.
+pub struct TrialHistory {
+    pub run: SimulationRun,
+    pub starts: StartTimes,
+}
+
+/// Durations in seconds of the workload.
+pub struct StartTimes {
+    /// From the placement of a job to the end of its first step, for every start.
+    pub start_s: Vec<f64>,
+    /// From the last progress of a job that has ended to the release of its last slot.
+    pub release_s: Vec<f64>,
+}
+
+/// One slot held by one task. Times are seconds from the start of the workload.
+struct SlotHold {
+    job: JobId,
+    node: String,
+    slot: i32,
+    from_s: f64,
+    to_s: f64,
+}
+
+/// Reads the history. `alone` is the simulated run of the same jobs, for the bounds that depend
+/// on the profiles only.
+///
+/// # Errors
+/// If a job did not succeed, or a slot was held twice or is still held.
+pub async fn read(
+    cluster: &TestCluster,
+    played: &PlayedWorkload,
+    inputs: &TrialInputs,
+    alone: &SimulationRun,
+) -> anyhow::Result<TrialHistory> {
+    for job in &played.jobs {
+        if job.phase != JobPhase::Succeeded {
+            cluster.print_history(job.id).await;
+        }
+        let (id, phase) = (job.id, job.phase);
+        ensure!(phase == JobPhase::Succeeded, "job {id} is {phase:?}");
+        ensure!(job.failures == 0, "job {id} has failed {} times", job.failures);
+    }
+    let mut conn = PgConnection::connect(&owner_url(&cluster.data())?).await?;
+    let holds = holds(&mut conn, played.start_s).await?;
+    held_once(&holds)?;
+    let starts = starts(&mut conn).await?;
+    let nodes: BTreeSet<String> = holds.iter().map(|hold| hold.node.clone()).collect();
+    let run = run(played, inputs, alone, &holds, &nodes);
+    Ok(TrialHistory { run, starts })
+}
+
+/// Replays every round of the trial with `muster replay`.
+///
+/// # Errors
+/// If a round gives other bytes.
+pub fn replays(cluster: &TestCluster) -> anyhow::Result<()> {
+    let output = cluster
+        .muster()
+        .args(["replay", "1..1000000000"])
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let others: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("ANOTHER"))
+        .collect();
+    ensure!(
+        output.status.success(),
+        "muster replay: {errors}\n{}",
+        others.join("\n")
+    );
+    println!("{}", text.lines().last().unwrap_or_default());
+    Ok(())
+}
+
+/// Returns the URL of the database's owner in a cluster of `muster up`.
+fn owner_url(data: &Path) -> anyhow::Result<String> {
+    let read = |name: &str| -> anyhow::Result<toml::Table> {
+        Ok(std::fs::read_to_string(data.join(name))?.parse()?)
+    };
+    let password = read("secrets.toml")?;
+    let password = password["postgres_password"].as_str().context("password")?;
+    let state = read("up.toml")?;
+    let port = state["postgres_port"].as_integer().context("port")?;
+    Ok(format!("postgres://muster_owner:{password}@127.0.0.1:{port}/muster"))
+}
+
+async fn holds(conn: &mut PgConnection, start_s: f64) -> anyhow::Result<Vec<SlotHold>> {
+    let rows = sqlx::query(
+        "select a.job_id, n.name, a.gpu_index, a.allocated_at, a.released_at
+         from allocation a join node n on n.id = a.node_id
+         order by n.name, a.gpu_index, a.allocated_at, a.released_at",
+    )
+    .fetch_all(conn)
+    .await?;
+    let hold = |row: &PgRow| -> anyhow::Result<SlotHold> {
+        let at_s = |at: OffsetDateTime| at.unix_timestamp_nanos() as f64 / 1e9 - start_s;
+        let released: Option<OffsetDateTime> = row.try_get(4)?;
+        Ok(SlotHold {
+            job: row.try_get::<Uuid, _>(0)?.into(),
+            node: row.try_get(1)?,
+            slot: row.try_get(2)?,
+            from_s: at_s(row.try_get(3)?),
+            to_s: at_s(released.context("a slot of an ended job is still held")?),
+        })
+    };
+    rows.iter().map(hold).collect()
+}
+
+/// Checks that no slot was held by two tasks at one time. `holds` are in the order of nodes, slots
+/// and starts.
+fn held_once(holds: &[SlotHold]) -> anyhow::Result<()> {
+    for pair in holds.windows(2) {
+        let (one, next) = (&pair[0], &pair[1]);
+        let is_same = (&one.node, one.slot) == (&next.node, next.slot);
+        ensure!(
+            !is_same || next.from_s >= one.to_s,
+            "slot {} of {} is held by job {} until {:.3} s and by job {} from {:.3} s",
+            one.slot,
+            one.node,
+            one.job,
+            one.to_s,
+            next.job,
+            next.from_s
+        );
+    }
+    println!("{} allocations, no slot held twice", holds.len());
+    Ok(())
+}
+
+async fn starts(conn: &mut PgConnection) -> anyhow::Result<StartTimes> {
+    let start_s = sqlx::query_scalar(
+        "select extract(epoch from min(p.at) - min(t.placed))::float8
+         from (select job_id, revision, min(created_at) as placed from task group by 1, 2) t
+         join progress_sample p using (job_id, revision)
+         group by t.job_id, t.revision",
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let release_s = sqlx::query_scalar(
+        "select extract(epoch from max(t.released_at) - max(p.at))::float8
+         from job j join task t on t.job_id = j.id and t.revision = j.revision
+         join (select job_id, max(at) as at from progress_sample group by 1) p on p.job_id = j.id
+         group by j.id",
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(StartTimes { start_s, release_s })
+}
+
+fn run(
+    played: &PlayedWorkload,
+    inputs: &TrialInputs,
+    alone: &SimulationRun,
+    holds: &[SlotHold],
+    nodes: &BTreeSet<String>,
+) -> SimulationRun {
+    let at_s = |at: OffsetDateTime| at.unix_timestamp_nanos() as f64 / 1e9 - played.start_s;
+    let mut gpu_s: BTreeMap<JobId, f64> = BTreeMap::new();
+    for hold in holds {
+        *gpu_s.entry(hold.job).or_default() += hold.to_s - hold.from_s;
+    }
+    let jobs: Vec<JobRun> = played
+        .jobs
+        .iter()
+        .zip(&inputs.workload.jobs)
+        .zip(&alone.jobs)
+        .map(|((job, trace), alone)| JobRun {
+            name: trace.name.clone(),
+            application: trace.kind.clone(),
+            tenant: trace.tenant.clone(),
+            submitted_s: at_s(job.submitted_at),
+            started_s: job.started_at.map(at_s),
+            finished_s: job.finished_at.map(at_s),
+            restarts: u32::try_from(job.revision.saturating_sub(1)).unwrap_or(u32::MAX),
+            gpu_s: gpu_s.get(&job.id).copied().unwrap_or(0.0),
+            ..alone.clone()
+        })
+        .collect();
+    let end_s = jobs.iter().filter_map(|job| job.finished_s);
+    SimulationRun {
+        policy: "live".to_owned(),
+        workload: inputs.workload.name.clone(),
+        nodes: nodes.iter().map(node).collect(),
+        end_s: end_s.fold(0.0, f64::max),
+        spans: spans(played, holds, nodes),
+        decision_s: Vec::new(),
+        jobs,
+    }
+}
+
+fn node(name: &String) -> RunNode {
+    RunNode {
+        name: name.clone(),
+        kind: "cpu".to_owned(),
+        gpus: crate::settings::SLOTS,
+    }
+}
+
+/// Returns the allocations of single slots, ordered by their ends.
+fn spans(
+    played: &PlayedWorkload,
+    holds: &[SlotHold],
+    nodes: &BTreeSet<String>,
+) -> Vec<AllocationSpan> {
+    let jobs: BTreeMap<JobId, u32> = played.jobs.iter().map(|job| job.id).zip(0..).collect();
+    let numbers: BTreeMap<&String, u32> = nodes.iter().zip(0..).collect();
+    let mut spans: Vec<AllocationSpan> = holds
+        .iter()
+        .filter_map(|hold| {
+            Some(AllocationSpan {
+                job: *jobs.get(&hold.job)?,
+                node: numbers[&hold.node],
+                gpus: 1,
+                from_s: hold.from_s,
+                to_s: hold.to_s,
+            })
+        })
+        .collect();
+    spans.sort_by(|one, other| one.to_s.total_cmp(&other.to_s));
+    spans
+}
