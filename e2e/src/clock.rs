@@ -10,3 +10,9 @@ use time::OffsetDateTime;
 pub fn now() -> OffsetDateTime {
     OffsetDateTime::now_utc()
 }
+
+/// Converts a time to seconds since 1970. An f64 keeps them to less than a microsecond.
+#[must_use]
+pub fn unix_s(at: OffsetDateTime) -> f64 {
+    at.unix_timestamp_nanos() as f64 / 1e9
+}

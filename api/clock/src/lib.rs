@@ -121,7 +121,10 @@ mod tests {
 
     #[test]
     fn process_without_the_variable_has_the_real_time() {
-        assert_eq!(unix_ns(1_764_378_000_000_000_001), 1_764_378_000_000_000_001);
+        assert_eq!(
+            unix_ns(1_764_378_000_000_000_001),
+            1_764_378_000_000_000_001
+        );
     }
 
     #[test]

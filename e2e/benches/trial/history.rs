@@ -4,6 +4,7 @@
 use crate::live::PlayedWorkload;
 use crate::settings::TrialInputs;
 use anyhow::{Context as _, ensure};
+use muster_e2e::clock::unix_s;
 use muster_e2e::cluster::TestCluster;
 use muster_lab::run::{AllocationSpan, JobRun, RunNode, SimulationRun};
 use muster_model::id::JobId;
@@ -55,7 +56,11 @@ pub async fn read(
         }
         let (id, phase) = (job.id, job.phase);
         ensure!(phase == JobPhase::Succeeded, "job {id} is {phase:?}");
-        ensure!(job.failures == 0, "job {id} has failed {} times", job.failures);
+        ensure!(
+            job.failures == 0,
+            "job {id} has failed {} times",
+            job.failures
+        );
     }
     let mut conn = PgConnection::connect(&owner_url(&cluster.data())?).await?;
     let holds = holds(&mut conn, played.start_s).await?;
@@ -92,14 +97,17 @@ pub fn replays(cluster: &TestCluster) -> anyhow::Result<()> {
 
 /// Returns the URL of the database's owner in a cluster of `muster up`.
 fn owner_url(data: &Path) -> anyhow::Result<String> {
-    let read = |name: &str| -> anyhow::Result<toml::Table> {
-        Ok(std::fs::read_to_string(data.join(name))?.parse()?)
-    };
-    let password = read("secrets.toml")?;
-    let password = password["postgres_password"].as_str().context("password")?;
-    let state = read("up.toml")?;
+    let secrets = table(&data.join("secrets.toml"))?;
+    let password = secrets["postgres_password"].as_str().context("password")?;
+    let state = table(&data.join("up.toml"))?;
     let port = state["postgres_port"].as_integer().context("port")?;
-    Ok(format!("postgres://muster_owner:{password}@127.0.0.1:{port}/muster"))
+    Ok(format!(
+        "postgres://muster_owner:{password}@127.0.0.1:{port}/muster"
+    ))
+}
+
+fn table(path: &Path) -> anyhow::Result<toml::Table> {
+    Ok(std::fs::read_to_string(path)?.parse()?)
 }
 
 async fn holds(conn: &mut PgConnection, start_s: f64) -> anyhow::Result<Vec<SlotHold>> {
@@ -110,18 +118,19 @@ async fn holds(conn: &mut PgConnection, start_s: f64) -> anyhow::Result<Vec<Slot
     )
     .fetch_all(conn)
     .await?;
-    let hold = |row: &PgRow| -> anyhow::Result<SlotHold> {
-        let at_s = |at: OffsetDateTime| at.unix_timestamp_nanos() as f64 / 1e9 - start_s;
-        let released: Option<OffsetDateTime> = row.try_get(4)?;
-        Ok(SlotHold {
-            job: row.try_get::<Uuid, _>(0)?.into(),
-            node: row.try_get(1)?,
-            slot: row.try_get(2)?,
-            from_s: at_s(row.try_get(3)?),
-            to_s: at_s(released.context("a slot of an ended job is still held")?),
-        })
-    };
-    rows.iter().map(hold).collect()
+    rows.iter().map(|row| hold(row, start_s)).collect()
+}
+
+fn hold(row: &PgRow, start_s: f64) -> anyhow::Result<SlotHold> {
+    let released: Option<OffsetDateTime> = row.try_get(4)?;
+    let released = released.context("a slot of an ended job is still held")?;
+    Ok(SlotHold {
+        job: row.try_get::<Uuid, _>(0)?.into(),
+        node: row.try_get(1)?,
+        slot: row.try_get(2)?,
+        from_s: unix_s(row.try_get(3)?) - start_s,
+        to_s: unix_s(released) - start_s,
+    })
 }
 
 /// Checks that no slot was held by two tasks at one time. `holds` are in the order of nodes, slots
@@ -172,7 +181,7 @@ fn run(
     holds: &[SlotHold],
     nodes: &BTreeSet<String>,
 ) -> SimulationRun {
-    let at_s = |at: OffsetDateTime| at.unix_timestamp_nanos() as f64 / 1e9 - played.start_s;
+    let start_s = played.start_s;
     let mut gpu_s: BTreeMap<JobId, f64> = BTreeMap::new();
     for hold in holds {
         *gpu_s.entry(hold.job).or_default() += hold.to_s - hold.from_s;
@@ -186,9 +195,9 @@ fn run(
             name: trace.name.clone(),
             application: trace.kind.clone(),
             tenant: trace.tenant.clone(),
-            submitted_s: at_s(job.submitted_at),
-            started_s: job.started_at.map(at_s),
-            finished_s: job.finished_at.map(at_s),
+            submitted_s: unix_s(job.submitted_at) - start_s,
+            started_s: job.started_at.map(|at| unix_s(at) - start_s),
+            finished_s: job.finished_at.map(|at| unix_s(at) - start_s),
             restarts: u32::try_from(job.revision.saturating_sub(1)).unwrap_or(u32::MAX),
             gpu_s: gpu_s.get(&job.id).copied().unwrap_or(0.0),
             ..alone.clone()

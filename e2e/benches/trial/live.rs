@@ -45,7 +45,6 @@ pub async fn start(settings: &TrialSettings) -> (TestCluster, TrialClock) {
             "MUSTER_EXECUTOR_PASS_ENVIRONMENT",
             format!("PATH,HOME,LANG,TZ,{}", muster_clock::VARIABLE),
         ),
-        ("MUSTER_EXECUTOR_REPORT_INTERVAL_MS", "500".to_owned()),
         ("MUSTER_SCHEDULER_LEASE_MS", "60000".to_owned()),
         ("MUSTER_SCHEDULER_HEARTBEAT_MS", "2000".to_owned()),
         ("MUSTER_SCHEDULER_GRACE_MS", "10000".to_owned()),
@@ -87,7 +86,10 @@ pub async fn play(
             let open = open(client).await?;
             if Instant::now() >= next_line {
                 next_line = Instant::now() + LINE;
-                println!("{}", line(at_s, &open, submitted.len(), workload.jobs.len()));
+                println!(
+                    "{}",
+                    line(at_s, &open, submitted.len(), workload.jobs.len())
+                );
             }
             if open.is_empty() && submitted.len() == workload.jobs.len() {
                 break;

@@ -47,14 +47,14 @@ impl TrialSettings {
         };
         for argument in arguments.filter(|argument| !argument.starts_with("--")) {
             let (name, value) = argument.split_once('=').unwrap_or((&argument, ""));
-            let wrong = || format!("argument {argument:?}");
+            let wrong = format!("argument {argument:?}");
             match name {
-                "rate" => settings.rate = value.parse().with_context(wrong)?,
-                "nodes" => settings.nodes = value.parse().with_context(wrong)?,
-                "jobs" => settings.jobs = value.parse().with_context(wrong)?,
-                "hours" => settings.hours = value.parse().with_context(wrong)?,
+                "rate" => settings.rate = value.parse().context(wrong)?,
+                "nodes" => settings.nodes = value.parse().context(wrong)?,
+                "jobs" => settings.jobs = value.parse().context(wrong)?,
+                "hours" => settings.hours = value.parse().context(wrong)?,
                 "workload" => settings.workload = value.into(),
-                "line_s" => settings.line_s = value.parse().with_context(wrong)?,
+                "line_s" => settings.line_s = value.parse().context(wrong)?,
                 "out" => settings.out = value.into(),
                 _ => anyhow::bail!(
                     "argument {argument:?}; expected rate=, nodes=, jobs=, hours=, workload=, line_s= or out="

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use muster_e2e::played::PlayedTraining;
 use muster_lab::reference_simulators::{Application, Cluster, NodeGroup, Profiles};
 use muster_lab::trace::{TraceJob, Workload};
-use muster_sim::core::learn::{BatchLimits, Batching};
+use muster_sim::core::learn::{BatchLimits, BatchSplit, Batching};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,9 @@ impl Trainings {
 }
 
 fn kind(job: &TraceJob) -> anyhow::Result<Kind> {
-    let batch = job.batch().with_context(|| format!("{} has no batch", job.name))?;
+    let batch = job
+        .batch()
+        .with_context(|| format!("{} has no batch", job.name))?;
     Ok((job.kind.clone(), batch))
 }
 
@@ -110,22 +112,32 @@ fn training(
     let most = if application.name == "ncf" {
         1
     } else {
-        limits.most_gpus(Batching::Fixed { batch }).min(nodes * gpus)
+        limits
+            .most_gpus(Batching::Fixed { batch })
+            .min(nodes * gpus)
     };
-    let step_s = |on: u32, workers: u32| {
-        let split = limits.split(batch, workers);
-        let time = application.measured[0].step_time(&placement(workers, on, *gpus), split.local);
-        let time = time.with_context(|| format!("{} is not measured", application.name))?;
-        Ok(time.step_s + (time.step_s - time.sync_s) * f64::from(split.accumulated))
-    };
-    let rows = (1..=most.min(*nodes)).map(|on| (1..=most).map(|workers| step_s(on, workers)).collect());
+    let mut rows = Vec::new();
+    for on in 1..=most.min(*nodes) {
+        let row = (1..=most).map(|workers| {
+            let split = limits.split(batch, workers);
+            step_s(application, &placement(workers, on, *gpus), split)
+        });
+        rows.push(row.collect::<anyhow::Result<_>>()?);
+    }
     Ok(PlayedTraining {
         // Steps of a training are far inside a u64.
         steps: (steps.sum::<f64>().round() as u64).max(1),
         start_s: RESTART_S,
         line_s,
-        step_s: rows.collect::<anyhow::Result<_>>()?,
+        step_s: rows,
     })
+}
+
+/// Seconds of one optimizer step with its accumulated passes.
+fn step_s(application: &Application, placement: &[u32], batch: BatchSplit) -> anyhow::Result<f64> {
+    let time = application.measured[0].step_time(placement, batch.local);
+    let time = time.with_context(|| format!("{} is not measured", application.name))?;
+    Ok(time.step_s + (time.step_s - time.sync_s) * f64::from(batch.accumulated))
 }
 
 /// GPUs on each of `on` nodes: whole nodes first if that takes as many nodes, else evenly.

@@ -120,7 +120,11 @@ fn now_s(clock: TrialClock, real_ms: i128) -> f64 {
 /// Real time in milliseconds since 1970 at which the scheduler placed the task: its id begins with
 /// it (RFC 9562, version 7).
 fn placed_ms(task: &str) -> anyhow::Result<i128> {
-    let hex: String = task.chars().filter(|&digit| digit != '-').take(12).collect();
+    let hex: String = task
+        .chars()
+        .filter(|&digit| digit != '-')
+        .take(12)
+        .collect();
     Ok(i128::from_str_radix(&hex, 16)?)
 }
 
