@@ -207,7 +207,7 @@ fn run(
     SimulationRun {
         policy: "live".to_owned(),
         workload: inputs.workload.name.clone(),
-        nodes: nodes.iter().map(node).collect(),
+        nodes: nodes.iter().map(|name| node(name)).collect(),
         end_s: end_s.fold(0.0, f64::max),
         spans: spans(played, holds, nodes),
         decision_s: Vec::new(),
@@ -215,9 +215,9 @@ fn run(
     }
 }
 
-fn node(name: &String) -> RunNode {
+fn node(name: &str) -> RunNode {
     RunNode {
-        name: name.clone(),
+        name: name.to_owned(),
         kind: "cpu".to_owned(),
         gpus: crate::settings::SLOTS,
     }
