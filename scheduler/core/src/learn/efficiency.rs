@@ -61,15 +61,13 @@ impl Noises {
 
     /// Divides the remaining work into `N` stretches and returns the share and the expected noise
     /// of each. Before the first report a larger batch has no gain.
-    pub(super) fn stretches<const N: usize>(&self, share_done: f64) -> Vec<(f64, NoiseScale)> {
+    pub(super) fn stretches<const N: usize>(&self, share_done: f64) -> [(f64, NoiseScale); N] {
         let from = share_done.clamp(0.0, 0.999_9);
         let length = (1.0 - from) / N as f64;
-        (0..N)
-            .map(|index| {
-                let middle = from + (index as f64 + 0.5) * length;
-                (length, self.at(middle).unwrap_or(NoiseScale(0.0)))
-            })
-            .collect()
+        std::array::from_fn(|index| {
+            let middle = from + (index as f64 + 0.5) * length;
+            (length, self.at(middle).unwrap_or(NoiseScale(0.0)))
+        })
     }
 }
 

@@ -11,6 +11,7 @@
 //! Policies bound the exploration by [`Family::largest_gpus`].
 
 mod batch;
+mod curve_cache;
 mod efficiency;
 mod kind_ratios;
 mod observation;
@@ -19,6 +20,7 @@ mod spread_penalty;
 mod throughput;
 
 pub use batch::{BatchLimits, BatchSplit, Batching};
+pub use curve_cache::CurveCache;
 pub use efficiency::{NoiseScale, Noises};
 pub use kind_ratios::KindRatios;
 pub use observation::{Observation, Size, Spread};
@@ -27,6 +29,7 @@ pub use spread_penalty::SpreadPenalty;
 pub use throughput::{PlacementShape, StepTime, Throughput};
 
 use crate::problem::KindSpeedCurve;
+use curve_cache::CurveInputs;
 
 /// Model of one family.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +45,7 @@ pub struct Family {
 }
 
 /// Sizes for which curves are computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CurveBounds {
     /// GPUs of one node.
     pub node_gpus: u32,
@@ -123,112 +126,66 @@ impl Family {
     ) -> BatchSplit {
         let noise = self.noises.at(share_done);
         let first = limits.first(shape.gpus);
-        let (Some((throughput, _)), Some(noise)) = (self.throughput(kind), noise) else {
+        let (Some((throughput, ..)), Some(noise)) = (self.throughput(kind), noise) else {
             return first;
         };
 
+        let steps = throughput.on(shape);
+        let goodput = |batch: BatchSplit| {
+            let scale = f64::from(batch.total(shape.gpus)) / f64::from(limits.init);
+            noise.gain(scale) / steps.iteration_s(batch)
+        };
         limits
             .candidates(shape.gpus)
-            .map(|batch| (goodput(limits, throughput, shape, batch, noise), batch))
+            .map(|batch| (goodput(batch), batch))
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .map_or(first, |(_, batch)| batch)
     }
 
     /// Returns the mean speed over the remaining work by size, in steps of the initial batch size
-    /// per second. Empty if no kind was measured.
+    /// per second. Empty if no kind was measured. `cache` is this family's and saves work; it does
+    /// not change the curve.
     #[must_use]
     pub fn curve(
         &self,
+        cache: &mut CurveCache,
         kind: u16,
         sizes: CurveBounds,
         share_done: f64,
         batching: Batching,
     ) -> KindSpeedCurve {
-        let Some((throughput, factor)) = self.throughput(kind) else {
+        let Some((throughput, measured_kind, factor)) = self.throughput(kind) else {
             return KindSpeedCurve::default();
         };
-        let stretches = self.noises.stretches::<STRETCHES>(share_done);
-        let limits = self.limits[usize::from(kind)];
-        let speed = |gpus: u32, nodes: u32| {
-            let shape = PlacementShape { nodes, gpus };
-            factor * mean_speed(limits, throughput, shape, &stretches, batching)
+        let inputs = CurveInputs {
+            limits: self.limits[usize::from(kind)],
+            throughput,
+            measured_kind,
+            factor,
+            stretches: &self.noises.stretches(share_done),
         };
-        let largest = limits.most_gpus(batching).min(sizes.gpus);
-        let node_gpus = sizes.node_gpus.max(1);
-        let local = (1..=largest.min(node_gpus)).map(|gpus| speed(gpus, 1));
-        let spread = (1..=largest).map(|gpus| {
-            let is_asked = gpus >= 2 && (gpus <= 2 * node_gpus || gpus % node_gpus == 0);
-            if is_asked {
-                speed(gpus, gpus.div_ceil(node_gpus).max(2))
-            } else {
-                0.0
-            }
-        });
-        KindSpeedCurve {
-            local: local.collect(),
-            spread: spread.collect(),
-        }
+        cache.curve(kind, sizes, batching, inputs)
     }
 
-    /// Returns the model of a kind, or of another measured kind if this one was not measured. The
-    /// second value is the factor on its speeds.
-    fn throughput(&self, kind: u16) -> Option<(&Throughput, f64)> {
-        let own = &self.throughputs[usize::from(kind)];
+    /// Returns the model of a kind, or of another measured kind if this one was not measured, with
+    /// the kind of the model. The last value is the factor on its speeds.
+    fn throughput(&self, kind: u16) -> Option<(&Throughput, usize, f64)> {
+        let kind = usize::from(kind);
+        let own = &self.throughputs[kind];
         if own.largest_gpus() > 0 {
-            return Some((own, 1.0));
+            return Some((own, kind, 1.0));
         }
-        let measured = self.throughputs.iter().zip(&self.kind_speeds);
-        let measured = measured.filter(|(other, _)| other.largest_gpus() > 0);
-        let (other, speed) = measured.max_by_key(|(other, _)| other.points())?;
-        Some((other, self.kind_speeds[usize::from(kind)] / speed))
+        let measured = self.throughputs.iter().enumerate();
+        let measured = measured.filter(|(_, other)| other.largest_gpus() > 0);
+        let (index, other) = measured.max_by_key(|(_, other)| other.points())?;
+        let factor = self.kind_speeds[kind] / self.kind_speeds[index];
+        Some((other, index, factor))
     }
-}
-
-/// Returns the speed over stretches of work, each with its best batch.
-fn mean_speed(
-    limits: BatchLimits,
-    throughput: &Throughput,
-    shape: PlacementShape,
-    stretches: &[(f64, NoiseScale)],
-    batching: Batching,
-) -> f64 {
-    let batches: Vec<BatchSplit> = match batching {
-        Batching::Fixed { batch } => vec![limits.split(batch, shape.gpus)],
-        Batching::Adaptive => limits.candidates(shape.gpus).collect(),
-    };
-    let timed: Vec<(f64, f64)> = batches
-        .into_iter()
-        .map(|batch| {
-            let scale = f64::from(batch.total(shape.gpus)) / f64::from(limits.init);
-            (scale, throughput.iteration_s(shape, batch))
-        })
-        .collect();
-    let (mut work, mut time_s) = (0.0, 0.0);
-    for &(share, noise) in stretches {
-        let best = timed
-            .iter()
-            .map(|&(scale, iteration_s)| noise.gain(scale) / iteration_s)
-            .fold(0.0, f64::max);
-        work += share;
-        time_s += share / best;
-    }
-    if time_s > 0.0 { work / time_s } else { 0.0 }
-}
-
-fn goodput(
-    limits: BatchLimits,
-    throughput: &Throughput,
-    shape: PlacementShape,
-    batch: BatchSplit,
-    noise: NoiseScale,
-) -> f64 {
-    let scale = f64::from(batch.total(shape.gpus)) / f64::from(limits.init);
-    noise.gain(scale) / throughput.iteration_s(shape, batch)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BatchLimits, Batching, CurveBounds, Family, PlacementShape, StepTime};
+    use super::{BatchLimits, Batching, CurveBounds, CurveCache, Family, PlacementShape, StepTime};
 
     const LIMITS: BatchLimits = BatchLimits {
         init: 8,
@@ -250,7 +207,8 @@ mod tests {
             gpus: 1,
         };
         let batching = Batching::Fixed { batch: 8 };
-        [0, 1].map(|kind| family.curve(kind, sizes, 0.0, batching).local[0])
+        let mut cache = CurveCache::default();
+        [0, 1].map(|kind| family.curve(&mut cache, kind, sizes, 0.0, batching).local[0])
     }
 
     #[test]

@@ -25,11 +25,37 @@ pub struct StepTime {
 /// Step times of a family on one GPU kind.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Throughput {
-    /// Seconds of computation by examples per GPU.
-    grad_s: BTreeMap<u32, f64>,
+    /// Seconds of computation by examples per GPU, in ascending order. Predictions search it often.
+    grad_s: Vec<(u32, f64)>,
     /// Seconds of a step by shape and examples per GPU.
     steps: BTreeMap<PlacementShape, BTreeMap<u32, f64>>,
     fit: ThroughputFit,
+    /// Number of measured steps that were news.
+    version: u64,
+}
+
+/// Step times on one shape. Everything that does not depend on the batch is computed once.
+#[derive(Debug)]
+pub(super) struct StepTimes<'a> {
+    throughput: &'a Throughput,
+    /// Measured steps by examples per GPU, in ascending order.
+    measured: Vec<MeasuredExchange>,
+    /// Exchange of a shape without measurements.
+    fitted: Exchange,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct MeasuredExchange {
+    local_batch: u32,
+    step_s: f64,
+    exchange: Exchange,
+}
+
+/// Seconds of an exchange, and their power by the overlap exponent.
+#[derive(Debug, Clone, Copy)]
+struct Exchange {
+    sync_s: f64,
+    power: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -89,9 +115,18 @@ impl Throughput {
             old.map_or(time.step_s, |old| (old + time.step_s) / 2.0),
         );
         let grad_s = time.step_s - time.sync_s.max(0.0);
-        let mean = self.grad_s.entry(local_batch).or_insert(grad_s);
+        let place = self.grad_s.partition_point(|point| point.0 < local_batch);
+        if self
+            .grad_s
+            .get(place)
+            .is_none_or(|point| point.0 != local_batch)
+        {
+            self.grad_s.insert(place, (local_batch, grad_s));
+        }
+        let mean = &mut self.grad_s[place].1;
         *mean = (*mean + grad_s) / 2.0;
         self.fit = self.fitted();
+        self.version += 1;
         true
     }
 
@@ -106,61 +141,42 @@ impl Throughput {
         self.steps.values().map(BTreeMap::len).sum()
     }
 
-    /// Returns the seconds of one optimizer step: the accumulated passes without exchange, then one
-    /// with it.
-    #[must_use]
-    pub fn iteration_s(&self, shape: PlacementShape, batch: BatchSplit) -> f64 {
-        let accumulated = f64::from(batch.accumulated);
-        let grad_s = if accumulated > 0.0 {
-            self.computing_s(batch.local) * accumulated
-        } else {
-            0.0
-        };
-        self.step_s(shape, batch.local) + grad_s
+    /// Returns a number that changes with every measured step that is news.
+    pub(super) fn version(&self) -> u64 {
+        self.version
     }
 
-    /// Returns the seconds of a step with exchange: measured, else by the exchange measured on this
-    /// shape, else by the fitted one.
-    fn step_s(&self, shape: PlacementShape, local_batch: u32) -> f64 {
-        let measured = self.steps.get(&shape);
-        if let Some(&step_s) = measured.and_then(|steps| steps.get(&local_batch)) {
-            return step_s;
-        }
-        let grad_s = self.computing_s(local_batch);
-        let Some(steps) = measured else {
-            return overlapped(grad_s, self.fit.sync_s(shape), self.fit.gamma);
-        };
-        let below = steps.range(..local_batch).next_back();
-        let above = steps.range(local_batch..).next();
-
-        match (below, above) {
-            (Some(low), Some(high)) => {
-                let share = f64::from(local_batch - low.0) / f64::from(high.0 - low.0);
-                self.step_like_s(grad_s, low) * (1.0 - share)
-                    + self.step_like_s(grad_s, high) * share
+    /// Returns the step times on a shape.
+    pub(super) fn on(&self, shape: PlacementShape) -> StepTimes<'_> {
+        let gamma = self.fit.gamma;
+        let steps = self.steps.get(&shape).into_iter().flatten();
+        let measured = steps.map(|(&local_batch, &step_s)| {
+            let sync_s = exchange_s(step_s, self.computing_s(local_batch), gamma);
+            MeasuredExchange {
+                local_batch,
+                step_s,
+                exchange: Exchange::new(sync_s, gamma),
             }
-            (Some(only), None) | (None, Some(only)) => self.step_like_s(grad_s, only),
-            (None, None) => overlapped(grad_s, self.fit.sync_s(shape), self.fit.gamma),
+        });
+        StepTimes {
+            throughput: self,
+            measured: measured.collect(),
+            fitted: Exchange::new(self.fit.sync_s(shape), gamma),
         }
-    }
-
-    /// Returns the seconds of a step with this computation and the exchange of a measured step.
-    fn step_like_s(&self, grad_s: f64, (&batch, &step_s): (&u32, &f64)) -> f64 {
-        let sync_s = exchange_s(step_s, self.computing_s(batch), self.fit.gamma);
-        overlapped(grad_s, sync_s, self.fit.gamma)
     }
 
     /// Returns the seconds of computation: interpolated between measurements, along the fitted line
     /// beyond.
     fn computing_s(&self, local_batch: u32) -> f64 {
-        let below = self.grad_s.range(..=local_batch).next_back();
-        let above = self.grad_s.range(local_batch..).next();
+        let place = self.grad_s.partition_point(|point| point.0 < local_batch);
+        let (below, above) = (&self.grad_s[..place], &self.grad_s[place..]);
 
-        match (below, above) {
-            (Some((&low, &left)), Some((&high, &right))) if low < high => {
+        match (below.last(), above.first()) {
+            (_, Some(&(batch, grad_s))) if batch == local_batch => grad_s,
+            (Some(&(low, left)), Some(&(high, right))) => {
                 left + (right - left) * f64::from(local_batch - low) / f64::from(high - low)
             }
-            (Some((&batch, &grad_s)), _) | (None, Some((&batch, &grad_s))) => {
+            (Some(&(batch, grad_s)), None) | (None, Some(&(batch, grad_s))) => {
                 let slope = self.slope(batch, grad_s);
                 (grad_s + slope * (f64::from(local_batch) - f64::from(batch))).max(0.1 * grad_s)
             }
@@ -170,10 +186,8 @@ impl Throughput {
 
     /// Returns the seconds per further example beyond a measured end.
     fn slope(&self, batch: u32, grad_s: f64) -> f64 {
-        let first = self.grad_s.first_key_value();
-        let last = self.grad_s.last_key_value();
-        match (first, last) {
-            (Some((&low, &left)), Some((&high, &right))) if low < high => {
+        match (self.grad_s.first(), self.grad_s.last()) {
+            (Some(&(low, left)), Some(&(high, right))) if low < high => {
                 ((right - left) / f64::from(high - low)).max(0.0)
             }
             _ => (1.0 - CONSTANT_SHARE) * grad_s / f64::from(batch.max(1)),
@@ -199,6 +213,60 @@ impl Throughput {
             .map(|gamma| ThroughputFit::with(gamma, &points))
             .min_by(|a, b| a.error(&points).total_cmp(&b.error(&points)))
             .unwrap_or_default()
+    }
+}
+
+impl StepTimes<'_> {
+    /// Returns the seconds of one optimizer step: the accumulated passes without exchange, then one
+    /// with it.
+    pub(super) fn iteration_s(&self, batch: BatchSplit) -> f64 {
+        let accumulated = f64::from(batch.accumulated);
+        let grad_s = if accumulated > 0.0 {
+            self.throughput.computing_s(batch.local) * accumulated
+        } else {
+            0.0
+        };
+        self.step_s(batch.local) + grad_s
+    }
+
+    /// Returns the seconds of a step with exchange: measured, else by the exchange measured on this
+    /// shape, else by the fitted one.
+    fn step_s(&self, local_batch: u32) -> f64 {
+        let place = self
+            .measured
+            .partition_point(|step| step.local_batch < local_batch);
+        let (below, above) = (&self.measured[..place], &self.measured[place..]);
+        if let Some(step) = above.first().filter(|step| step.local_batch == local_batch) {
+            return step.step_s;
+        }
+        let gamma = self.throughput.fit.gamma;
+        let grad_s = self.throughput.computing_s(local_batch);
+
+        match (below.last(), above.first()) {
+            (Some(low), Some(high)) => {
+                let from_low = f64::from(local_batch - low.local_batch);
+                let share = from_low / f64::from(high.local_batch - low.local_batch);
+                low.exchange.beside(grad_s, gamma) * (1.0 - share)
+                    + high.exchange.beside(grad_s, gamma) * share
+            }
+            (Some(only), None) | (None, Some(only)) => only.exchange.beside(grad_s, gamma),
+            (None, None) => self.fitted.beside(grad_s, gamma),
+        }
+    }
+}
+
+impl Exchange {
+    fn new(sync_s: f64, gamma: f64) -> Self {
+        let power = power(sync_s, gamma);
+        Self { sync_s, power }
+    }
+
+    /// Returns the seconds of a step with this exchange and a computation.
+    fn beside(self, grad_s: f64, gamma: f64) -> f64 {
+        if self.sync_s <= 0.0 {
+            return grad_s;
+        }
+        power(power(grad_s, gamma) + self.power, 1.0 / gamma)
     }
 }
 
@@ -242,17 +310,25 @@ impl ThroughputFit {
 }
 
 fn overlapped(grad_s: f64, sync_s: f64, gamma: f64) -> f64 {
-    if sync_s <= 0.0 {
-        return grad_s;
-    }
-    (grad_s.powf(gamma) + sync_s.powf(gamma)).powf(1.0 / gamma)
+    Exchange::new(sync_s, gamma).beside(grad_s, gamma)
 }
 
 /// Returns the exchange with which a step of this computation takes `step_s`.
 fn exchange_s(step_s: f64, grad_s: f64, gamma: f64) -> f64 {
-    (step_s.powf(gamma) - grad_s.powf(gamma))
-        .max(0.0)
-        .powf(1.0 / gamma)
+    power(
+        (power(step_s, gamma) - power(grad_s, gamma)).max(0.0),
+        1.0 / gamma,
+    )
+}
+
+/// Returns `base` to the power of `exponent`. The power of 1, the exponent of most fits, is exact
+/// without a computation.
+fn power(base: f64, exponent: f64) -> f64 {
+    if exponent == 1.0 {
+        base
+    } else {
+        base.powf(exponent)
+    }
 }
 
 /// Returns the coefficients of the exchange by the GPUs beyond two, or `None` without steps.

@@ -3,7 +3,7 @@
 use super::profile_curves::{ProfiledKind, adaptive_curve, best_batch, fixed_batch_curve};
 use super::training::ReferenceTraining;
 use muster_core::learn::{
-    BatchSplit, Batching, CurveBounds, Family, NoiseScale, PlacementShape, StepTime,
+    BatchSplit, Batching, CurveBounds, CurveCache, Family, NoiseScale, PlacementShape, StepTime,
 };
 use muster_core::problem::{KindSpeedCurve, ProblemNode, ScalingModel};
 use std::collections::BTreeMap;
@@ -59,6 +59,8 @@ pub(super) struct JobObserver<'a> {
     kinds: Vec<CurveBounds>,
     families: BTreeMap<&'a str, Family>,
     curves: Curves<'a>,
+    /// Caches of the families.
+    caches: BTreeMap<&'a str, CurveCache>,
 }
 
 impl<'a> JobObserver<'a> {
@@ -80,6 +82,7 @@ impl<'a> JobObserver<'a> {
             kinds: kinds.collect(),
             families: BTreeMap::new(),
             curves: BTreeMap::new(),
+            caches: BTreeMap::new(),
         }
     }
 
@@ -194,9 +197,12 @@ impl<'a> JobObserver<'a> {
             Some((version, curves)) if *version == family.version() => Arc::clone(curves),
             _ => {
                 let done = f64::from(course) / COURSE;
+                let cache = self.caches.entry(name).or_default();
                 let curves: Arc<[KindSpeedCurve]> = (0_u16..)
                     .zip(&self.kinds)
-                    .map(|(kind, &sizes)| learning.curve(family, kind, sizes, done, batching))
+                    .map(|(kind, &sizes)| {
+                        learning.curve(family, cache, kind, sizes, done, batching)
+                    })
                     .collect();
                 self.curves
                     .insert(key, (family.version(), Arc::clone(&curves)));
@@ -334,19 +340,22 @@ impl Learning {
     fn curve(
         self,
         family: &Family,
+        cache: &mut CurveCache,
         kind: u16,
         sizes: CurveBounds,
         share_done: f64,
         batching: Batching,
     ) -> KindSpeedCurve {
         if self != Self::WithoutPlacement {
-            return family.curve(kind, sizes, share_done, batching);
+            return family.curve(cache, kind, sizes, share_done, batching);
         }
         let one_node = CurveBounds {
             node_gpus: sizes.gpus,
             ..sizes
         };
-        let mut local = family.curve(kind, one_node, share_done, batching).local;
+        let mut local = family
+            .curve(cache, kind, one_node, share_done, batching)
+            .local;
         let spread = local.clone();
         local.truncate(sizes.node_gpus as usize);
         KindSpeedCurve { local, spread }
