@@ -2,7 +2,7 @@
 # for `muster up` and `muster down` are passed in ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web docs dist doc test test-quick test-traces compare ablations bench bench-search bench-exchange bench-slicing bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install trial-live lint fmt openapi
+.PHONY: help up down build web docs dist doc test test-quick test-traces compare ablations bench bench-search bench-exchange bench-slicing bench-decisions bench-queue bench-forecasts bench-ask bench-studies bench-kills story-chaos story-kubernetes story-scale story-pods story-upgrade story-install trial-live lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -80,7 +80,7 @@ ablations: ## worth of each input of muster; with Sia's traces (TRACES=FOLDER) a
 
 bench: PEERS ?=
 # Benchmarks that take a quarter of an hour or a whole cluster have separate targets.
-bench: BENCHES = checkpoint collectives compression compute control_plane ddp decisions elasticity exchange gpu peers plan policies round
+bench: BENCHES = checkpoint collectives compression compute control_plane ddp decision_times decisions elasticity exchange gpu peers plan policies round
 bench: ## compare with the limits of this machine and, with PEERS=1, with PyTorch (5 GB)
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
@@ -98,6 +98,11 @@ bench-slicing: ## cost of time slices (a hundred of a running job) and their ben
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
 	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
 	cargo bench --locked -p muster-e2e --bench turns
+
+bench-decisions: ## decision times of the policy muster against their goals, from 64 to 100,000 GPUs
+	@scripts/ensure-toolchain
+	@cargo bench --locked -p muster-core --bench decisions -- 64 2048 100000 && \
+	cargo bench --locked -p muster-lab --bench decision_times
 
 bench-queue: ARGS ?=
 bench-queue: ## cost of a long queue: time of one job, jobs per second, rounds, memory (ARGS=50000 sets the length)
