@@ -48,6 +48,8 @@ pub struct TestCluster {
     pods: Option<Carriers>,
     /// Settings of all daemons, which override those above.
     settings: Vec<(&'static str, String)>,
+    /// Executors beside those of `muster up`.
+    joined: Vec<Child>,
 }
 
 /// Object store for checkpoints, in place of the data folder.
@@ -197,7 +199,60 @@ impl TestCluster {
             bucket,
             pods: None,
             settings: Vec::new(),
+            joined: Vec::new(),
         }
+    }
+
+    /// As [`Self::start`] without time slices, with `settings` in the environment of every daemon.
+    ///
+    /// # Panics
+    /// If it does not come up; the logs are printed.
+    pub async fn start_set(
+        options: TestClusterOptions,
+        settings: Vec<(&'static str, String)>,
+    ) -> Self {
+        let mut cluster = Self::new(options, CALM_LEASE_MS, 0, None);
+        cluster.settings = settings;
+        cluster.up_again().await;
+        cluster
+    }
+
+    /// Starts a further executor, which takes its settings from the first one except for
+    /// `settings`, and waits until its node has joined. It ends with the cluster.
+    ///
+    /// # Panics
+    /// If it does not join; the logs are printed.
+    pub async fn join(&mut self, name: &str, settings: &[(&str, &str)]) {
+        let first = self.running("muster-executor").remove(0);
+        let told = first.environment.iter();
+        let told = told.filter_map(|one| one.split_once('='));
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.data().join("logs").join(format!("{name}.log")));
+        let child = Command::new(program("muster-executor"))
+            .env_clear()
+            .envs(told)
+            .env("MUSTER_EXECUTOR_NODE_NAME", name)
+            .env("MUSTER_EXECUTOR_DATA_DIR", self.data().join(name))
+            .envs(settings.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log.expect("our own folder"))
+            .spawn()
+            .expect("muster-executor starts");
+        self.joined.push(child);
+        let mut waited = Duration::ZERO;
+        while waited < PATIENCE {
+            let nodes = self.client().nodes().await.unwrap_or_default();
+            if nodes.iter().any(|node| node.name == name) {
+                return;
+            }
+            tokio::time::sleep(STEP).await;
+            waited += STEP;
+        }
+        self.print_logs();
+        panic!("node {name} did not join");
     }
 
     /// As [`Self::start`], with tasks as pods.
@@ -525,6 +580,14 @@ impl TestCluster {
     /// # Panics
     /// If a process is left.
     pub fn down(&mut self) {
+        let executors = self.running("muster-executor");
+        for mut executor in std::mem::take(&mut self.joined) {
+            let mut executors = executors.iter();
+            let own = executors.find(|one| u32::try_from(one.pid) == Ok(executor.id()));
+            own.expect("the executor runs").signal(Signal::TERM);
+            let status = executor.wait().expect("the executor ends");
+            assert!(status.success(), "muster-executor: {status}");
+        }
         let status = self
             .muster()
             .args(["down", "--data"])
@@ -582,6 +645,9 @@ impl Drop for TestCluster {
     fn drop(&mut self) {
         for process in self.processes() {
             process.signal(Signal::KILL);
+        }
+        for mut executor in std::mem::take(&mut self.joined) {
+            let _ = executor.wait();
         }
         if let Some(mut up) = self.up.take() {
             let _ = up.wait();

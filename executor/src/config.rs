@@ -3,6 +3,7 @@
 
 use crate::error::ExecutorError;
 use crate::task_user::TaskUser;
+use muster_model::node::{Notice, is_part};
 use muster_model::place::Place;
 use muster_model::spec::check_labels;
 use serde::Deserialize;
@@ -49,6 +50,10 @@ pub struct ExecutorSettings {
     /// core without GPUs]
     #[arg(long, env = "MUSTER_EXECUTOR_CPU_SLOTS")]
     pub cpu_slots: Option<u32>,
+    /// Model name of the CPU slots; nodes of different models are different GPU kinds [default:
+    /// cpu]
+    #[arg(long, env = "MUSTER_EXECUTOR_CPU_SLOT_MODEL")]
+    pub cpu_slot_model: Option<String>,
     /// CPU to offer, in thousandths of a core [default: all]
     #[arg(long, env = "MUSTER_EXECUTOR_CPU_MILLI")]
     pub cpu_milli: Option<u64>,
@@ -181,6 +186,7 @@ pub struct ExecutorConfig {
     /// `None`: metrics are not served.
     pub metrics_listen: Option<SocketAddr>,
     pub cpu_slots: Option<u32>,
+    pub cpu_slot_model: String,
     pub cpu_milli: Option<u64>,
     pub memory_bytes: Option<u64>,
     pub rack: Option<String>,
@@ -238,6 +244,7 @@ impl ExecutorSettings {
             listen_host: self.listen_host.or(weaker.listen_host),
             metrics_listen: self.metrics_listen.or(weaker.metrics_listen),
             cpu_slots: self.cpu_slots.or(weaker.cpu_slots),
+            cpu_slot_model: self.cpu_slot_model.or(weaker.cpu_slot_model),
             cpu_milli: self.cpu_milli.or(weaker.cpu_milli),
             memory_bytes: self.memory_bytes.or(weaker.memory_bytes),
             rack: self.rack.or(weaker.rack),
@@ -290,6 +297,7 @@ impl ExecutorSettings {
             listen_host: self.listen_host.unwrap_or_else(|| "127.0.0.1".to_owned()),
             metrics_listen: self.metrics_listen,
             cpu_slots: self.cpu_slots,
+            cpu_slot_model: self.cpu_slot_model.unwrap_or_else(|| "cpu".to_owned()),
             cpu_milli: self.cpu_milli,
             memory_bytes: self.memory_bytes,
             rack: self.rack,
@@ -353,6 +361,16 @@ impl ExecutorConfig {
         }
         if self.cpu_slots == Some(0) {
             return wrong("cpu_slots", "must be at least 1");
+        }
+        if !(1..=Notice::MODEL_MAX).contains(&self.cpu_slot_model.chars().count()) {
+            return wrong("cpu_slot_model", "must have 1 to 253 characters");
+        }
+        if is_part(&self.cpu_slot_model) {
+            let model = &self.cpu_slot_model;
+            return wrong(
+                "cpu_slot_model",
+                format!("is {model:?}, which names a part of a GPU (MIG); use another name"),
+            );
         }
         if let Some(rack) = &self.rack
             && !(1..=253).contains(&rack.len())

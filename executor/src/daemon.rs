@@ -40,6 +40,7 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ExecutorError::Signals)?;
     let wanted = CapacitySettings {
         cpu_slots: config.cpu_slots,
+        cpu_slot_model: Some(&config.cpu_slot_model),
         cpu_milli: config.cpu_milli,
         memory_bytes: config.memory_bytes,
         counted: config.pod_gpus.zip(config.pod_gpu_resource.as_deref()),

@@ -29,7 +29,7 @@ pub(crate) fn uses(jobs: &[LoadedJob]) -> BTreeMap<NodeId, NodeGpuUse> {
             }
         }
         if let JobState::Stopping {
-            then: AfterStop::Move { to },
+            then: AfterStop::Move { to, .. },
         } = &job.job.state
         {
             for seat in to {

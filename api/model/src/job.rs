@@ -106,6 +106,10 @@ pub enum AfterStop {
     /// The job starts again from its checkpoint on these GPUs, which are reserved until then.
     Move {
         to: Vec<Seat>,
+        /// Unix ms at which the reservation ends; the job then returns to the queue. `None` if the
+        /// destination does not depend on other jobs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_unix_ms: Option<i64>,
     },
     Pause,
     Succeed,

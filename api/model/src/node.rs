@@ -267,7 +267,8 @@ pub enum DriverSuspend {
 pub struct Gpu {
     pub index: u32,
     pub kind: GpuKind,
-    /// Product name that the driver reports (`NVIDIA H200`), or `cpu`.
+    /// Product name that the driver reports (`NVIDIA H200`). For CPU slots the name that the
+    /// executor's configuration gives them, by default `cpu`.
     pub model: String,
     pub memory_bytes: u64,
 }

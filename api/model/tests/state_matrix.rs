@@ -129,6 +129,7 @@ fn ends() -> Vec<AfterStop> {
                 node: NodeId(Uuid::nil()),
                 gpus: vec![1],
             }],
+            until_unix_ms: None,
         },
         AfterStop::Pause,
         AfterStop::Succeed,

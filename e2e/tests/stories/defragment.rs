@@ -105,7 +105,7 @@ impl Story {
         for job in &self.small {
             for entry in self.cluster.history(*job).await {
                 if let Event::JobStopRequested {
-                    then: AfterStop::Move { to },
+                    then: AfterStop::Move { to, .. },
                     why,
                 } = entry.event
                 {

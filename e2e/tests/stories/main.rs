@@ -6,6 +6,7 @@ mod browser;
 mod commands;
 mod defragment;
 mod examples;
+mod gpu_kinds;
 mod idle_slots;
 mod in_a_bucket;
 mod killed;

@@ -1,14 +1,16 @@
 //! CPU slots: equal shares of a machine, each in place of a GPU.
+//!
+//! Their model name is configured: machines of different speed are then different GPU kinds.
 
 use muster_model::node::{Gpu, GpuKind};
 use std::fs;
 
-pub(super) fn slots(count: u32, memory_bytes: u64) -> Vec<Gpu> {
+pub(super) fn slots(count: u32, memory_bytes: u64, model: &str) -> Vec<Gpu> {
     (0..count)
         .map(|index| Gpu {
             index,
             kind: GpuKind::CpuSlot,
-            model: "cpu".to_owned(),
+            model: model.to_owned(),
             memory_bytes: memory_bytes / u64::from(count),
         })
         .collect()
@@ -40,11 +42,12 @@ mod tests {
 
     #[test]
     fn slots_share_the_memory() {
-        let slots = slots(4, 4_096);
+        let slots = slots(4, 4_096, "cpu-2026");
         assert_eq!(
             slots.iter().map(|slot| slot.index).collect::<Vec<_>>(),
             [0, 1, 2, 3]
         );
+        assert!(slots.iter().all(|slot| slot.model == "cpu-2026"));
         assert!(
             slots
                 .iter()

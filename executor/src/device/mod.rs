@@ -16,6 +16,8 @@ use std::num::NonZero;
 pub struct CapacitySettings<'a> {
     /// Number of CPU slots, even if there are GPUs.
     pub cpu_slots: Option<u32>,
+    /// Model name of CPU slots; `cpu` if `None`.
+    pub cpu_slot_model: Option<&'a str>,
     pub cpu_milli: Option<u64>,
     pub memory_bytes: Option<u64>,
     /// Number and name of the extended resource as which Kubernetes counts GPUs; the driver is not
@@ -28,15 +30,16 @@ pub struct CapacitySettings<'a> {
 pub fn discover(wanted: CapacitySettings<'_>) -> Capacity {
     let cores = cores();
     let memory_bytes = wanted.memory_bytes.unwrap_or_else(cpu::memory_bytes);
+    let model = wanted.cpu_slot_model.unwrap_or("cpu");
     let gpus = match (wanted.counted, wanted.cpu_slots) {
         (Some((count, resource)), _) => counted(count, resource),
-        (None, Some(slots)) => cpu::slots(slots, memory_bytes),
+        (None, Some(slots)) => cpu::slots(slots, memory_bytes, model),
         (None, None) => match nvml::gpus() {
             Ok(gpus) if !gpus.is_empty() => gpus,
-            Ok(_) => cpu::slots(cores, memory_bytes),
+            Ok(_) => cpu::slots(cores, memory_bytes, model),
             Err(reason) => {
                 tracing::info!(reason, "no GPUs: offering a CPU slot per core");
-                cpu::slots(cores, memory_bytes)
+                cpu::slots(cores, memory_bytes, model)
             }
         },
     };

@@ -5,6 +5,7 @@ use muster_model::job::JobPhase;
 use muster_model::plan::PreemptionCost;
 use muster_model::wait::Waiting;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// State that one round saw, and the reasons for its decisions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -151,4 +152,8 @@ pub struct SpeedReport {
     /// measurement, or if enough is measured.
     #[serde(default)]
     pub next_probe: Option<(u32, u32)>,
+    /// Predicted speed on one node of each GPU kind, at the job's size, relative to `steps_per_s`.
+    /// Empty if all kinds count as equal.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_kind: BTreeMap<String, f64>,
 }

@@ -199,7 +199,7 @@ fn move_destination_is_reserved_until_its_node_closes() {
         let moved = movers(&scene);
         assert_eq!(moved.len(), 2);
         let JobState::Stopping {
-            then: AfterStop::Move { to },
+            then: AfterStop::Move { to, .. },
         } = scene.find(&moved[0]).state.clone()
         else {
             panic!("it moves");
@@ -326,7 +326,7 @@ proptest! {
             let (first, _) = plan(&scene.snapshot, &scene.policy);
             prop_assert_eq!(check(&scene.snapshot, &first), Vec::new(), "{:#?}", first);
             for decision in &first.decisions {
-                if let Action::Stop { then: AfterStop::Move { to }, .. } = &decision.action {
+                if let Action::Stop { then: AfterStop::Move { to, .. }, .. } = &decision.action {
                     let job = scene.snapshot.jobs.iter().find(|job| job.id == decision.job).expect("there");
                     let seats = to.iter().map(|seat| (seat.node, seat.gpus.clone())).collect();
                     places.push((job.name.clone(), seats));

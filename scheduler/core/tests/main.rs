@@ -9,6 +9,7 @@ mod constraints;
 mod defragment;
 mod dense;
 mod events;
+mod exchange;
 mod favour;
 mod foreseen_turns;
 mod hysteresis;

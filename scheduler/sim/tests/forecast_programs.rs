@@ -141,6 +141,7 @@ fn arrivals(seed: u64) -> (BTreeMap<JobId, Program>, Vec<ForecastArrival>) {
         job.progress.max_steps = None;
         job.suspends = false;
         let truth = Truth {
+            kinds: Default::default(),
             curve: SpeedCurve::through(vec![SpeedPoint {
                 workers: 1,
                 ps_shards: 0,

@@ -96,6 +96,7 @@ fn arrivals(seed: u64) -> Vec<ForecastArrival> {
             samples: 1,
         });
         let truth = Truth {
+            kinds: Default::default(),
             curve: SpeedCurve::through(points.collect()),
             steps_left: bound as f64 * share,
             done: 0.0,

@@ -1204,6 +1204,12 @@ export interface components {
             /** @enum {string} */
             kind: "move";
             to: components["schemas"]["Seat"][];
+            /**
+             * Format: int64
+             * @description Unix ms at which the reservation ends; the job then returns to the queue. `None` if the
+             *     destination does not depend on other jobs.
+             */
+            until_unix_ms?: number | null;
         } | {
             /** @enum {string} */
             kind: "pause";
@@ -2406,7 +2412,10 @@ export interface components {
             kind: components["schemas"]["GpuKind"];
             /** Format: int64 */
             memory_bytes: number;
-            /** @description Product name that the driver reports (`NVIDIA H200`), or `cpu`. */
+            /**
+             * @description Product name that the driver reports (`NVIDIA H200`). For CPU slots the name that the
+             *     executor's configuration gives them, by default `cpu`.
+             */
             model: string;
         };
         /** @enum {string} */

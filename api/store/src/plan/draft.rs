@@ -317,13 +317,16 @@ impl JobDraft {
     }
 }
 
-/// Whether the scheduler orders the stop. The time of other stops would include the detection of a
-/// failure or of an end.
+/// Whether the scheduler orders the stop, and the time of the stop depends on this job alone. The
+/// time of other stops would include the detection of a failure or of an end, or the wait for the
+/// jobs at the destination.
 fn is_ordered(then: &AfterStop) -> bool {
     matches!(
         then,
-        AfterStop::Move { .. }
-            | AfterStop::Pause
+        AfterStop::Move {
+            until_unix_ms: None,
+            ..
+        } | AfterStop::Pause
             | AfterStop::Requeue {
                 cause: RequeueCause::Resize | RequeueCause::Preempted | RequeueCause::OverQuota
             }

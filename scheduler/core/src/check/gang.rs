@@ -240,7 +240,7 @@ impl Checker<'_> {
     fn forbids(&self, job: &SnapshotJob, node: &SnapshotNode) -> Option<UnmetConstraint> {
         let moves_there = match &job.state {
             JobState::Stopping {
-                then: AfterStop::Move { to },
+                then: AfterStop::Move { to, .. },
             } => to.iter().any(|seat| seat.node == node.id),
             _ => false,
         };

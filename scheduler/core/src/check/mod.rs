@@ -40,6 +40,7 @@ pub fn check_with(
     let mut checker = Checker::new(snapshot, rules);
     checker.displacements(plan);
     checker.exclusions(&plan.excluded);
+    checker.stops(plan);
     checker.keep_places(plan);
     for decision in &plan.decisions {
         checker.decision(decision);
@@ -60,6 +61,12 @@ struct Checker<'s> {
     states: BTreeMap<JobId, (&'s SnapshotJob, JobState, Option<i64>)>,
     /// Free GPUs of the nodes that take tasks.
     free: BTreeSet<(NodeId, u32)>,
+    /// GPUs of jobs that stop, now or by this plan.
+    stopping: BTreeSet<(NodeId, u32)>,
+    /// CPU in thousandths of a core and memory in bytes of these jobs, by node.
+    stopping_room: BTreeMap<NodeId, (i128, i128)>,
+    /// GPUs that are reserved as destinations of moving jobs.
+    kept: BTreeSet<(NodeId, u32)>,
     cpu_milli: BTreeMap<NodeId, i128>,
     memory_bytes: BTreeMap<NodeId, i128>,
     /// Number of GPUs that this plan starts, by tenant.
@@ -83,6 +90,9 @@ impl<'s> Checker<'s> {
                 .map(|job| (job.id, (job, job.state.clone(), job.not_before_ms)))
                 .collect(),
             free: BTreeSet::new(),
+            stopping: BTreeSet::new(),
+            stopping_room: BTreeMap::new(),
+            kept: BTreeSet::new(),
             cpu_milli: BTreeMap::new(),
             memory_bytes: BTreeMap::new(),
             started: BTreeMap::new(),
@@ -186,7 +196,7 @@ impl<'s> Checker<'s> {
                 self.start(job, tasks);
             }
             Action::Stop {
-                then: AfterStop::Move { to },
+                then: AfterStop::Move { to, .. },
                 ..
             } => self.moves(job, to),
             Action::Resize { leave, join, .. } => self.resize(job, leave, join),

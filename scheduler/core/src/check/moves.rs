@@ -27,27 +27,46 @@ impl<'s> Checker<'s> {
             .collect();
         for job in &self.snapshot.jobs {
             let JobState::Stopping {
-                then: AfterStop::Move { to },
+                then: AfterStop::Move { to, .. },
             } = &job.state
             else {
                 continue;
             };
             let gpus: BTreeSet<(NodeId, u32)> = gpus(to).collect();
             let own = own_gpus(job);
-            let are_gpus_there = gpus
-                .iter()
-                .all(|gpu| self.free.contains(gpu) || own.contains(gpu));
+            let are_gpus_there = gpus.iter().all(|gpu| {
+                self.free.contains(gpu) || own.contains(gpu) || self.stopping.contains(gpu)
+            });
             let are_nodes_open = to
                 .iter()
                 .all(|seat| self.cpu_milli.contains_key(&seat.node));
             if are_gpus_there && are_nodes_open && !given_up.contains(&job.id) {
                 self.free.retain(|gpu| !gpus.contains(gpu));
+                self.kept.extend(gpus);
             }
         }
     }
 
-    /// Checks that a moved job is complete at its destination, on free GPUs or its own. Reserves
-    /// these GPUs.
+    /// Notes the GPUs, CPU and memory of all jobs that stop, now or by this plan.
+    pub(super) fn stops(&mut self, plan: &RoundPlan) {
+        let decisions = plan.decisions.iter();
+        let stopped = decisions.filter(|one| matches!(one.action, Action::Stop { .. }));
+        let stopped: BTreeSet<JobId> = stopped.map(|one| one.job).collect();
+        for job in &self.snapshot.jobs {
+            if !matches!(job.state, JobState::Stopping { .. }) && !stopped.contains(&job.id) {
+                continue;
+            }
+            self.stopping.extend(own_gpus(job));
+            for (node, (cpu_milli, memory_bytes)) in own_room(job) {
+                let room = self.stopping_room.entry(node).or_default();
+                room.0 += cpu_milli;
+                room.1 += memory_bytes;
+            }
+        }
+    }
+
+    /// Checks that a moved job is complete at its destination, on free GPUs, its own or those of
+    /// stopping jobs. Reserves these GPUs.
     pub(super) fn moves(&mut self, job: &'s SnapshotJob, to: &[Seat]) {
         for (is_worker, role, range) in [
             (true, "worker", job.workers),
@@ -71,7 +90,7 @@ impl<'s> Checker<'s> {
             }
         }
         self.fits(job, to);
-        let mut own = own_gpus(job);
+        let own = own_gpus(job);
         for seat in to {
             let node = seat.node;
             if !self.cpu_milli.contains_key(&node) {
@@ -91,7 +110,9 @@ impl<'s> Checker<'s> {
                 });
             }
             for &gpu in &seat.gpus {
-                if !self.free.remove(&(node, gpu)) && !own.remove(&(node, gpu)) {
+                let seat = (node, gpu);
+                let is_left = own.contains(&seat) || self.stopping.contains(&seat);
+                if !self.free.remove(&seat) && !(is_left && self.kept.insert(seat)) {
                     let job = job.id;
                     self.violations
                         .push(Violation::GpuNotFree { job, node, gpu });
@@ -100,8 +121,9 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// Checks that CPU and memory are available at the destination. They are not charged, because
-    /// the stopping job may still start elsewhere.
+    /// Checks that CPU and memory are available at the destination once all stopping jobs have
+    /// ended. They are charged only against what these jobs release, because the moving job may
+    /// still start elsewhere.
     fn fits(&mut self, job: &SnapshotJob, to: &[Seat]) {
         let mut asks: BTreeMap<NodeId, (i128, i128)> = BTreeMap::new();
         for seat in to {
@@ -110,19 +132,11 @@ impl<'s> Checker<'s> {
             asks.0 += i128::from(cpu_milli);
             asks.1 += i128::from(memory_bytes);
         }
-        // Its own tasks release their resources before the job starts.
-        for task in job.held_tasks() {
-            let (cpu_milli, memory_bytes) = asked(job, task.role);
-            if let Some(asks) = asks.get_mut(&task.node) {
-                asks.0 -= if holds(&task.state) {
-                    i128::from(cpu_milli)
-                } else {
-                    0
-                };
-                asks.1 -= i128::from(memory_bytes);
-            }
-        }
         for (node, (cpu_milli, memory_bytes)) in asks {
+            let released = self.stopping_room.entry(node).or_default();
+            released.0 -= cpu_milli;
+            released.1 -= memory_bytes;
+            let (cpu_milli, memory_bytes) = (-released.0, -released.1);
             if is_short(self.cpu_milli.get(&node), cpu_milli) {
                 self.violations.push(Violation::CpuExceeded { node });
             }
@@ -131,6 +145,22 @@ impl<'s> Checker<'s> {
             }
         }
     }
+}
+
+/// CPU in thousandths of a core and memory in bytes that the tasks of the job hold, by node.
+fn own_room(job: &SnapshotJob) -> BTreeMap<NodeId, (i128, i128)> {
+    let mut room: BTreeMap<NodeId, (i128, i128)> = BTreeMap::new();
+    for task in job.held_tasks() {
+        let (cpu_milli, memory_bytes) = asked(job, task.role);
+        let room = room.entry(task.node).or_default();
+        room.0 += if holds(&task.state) {
+            i128::from(cpu_milli)
+        } else {
+            0
+        };
+        room.1 += i128::from(memory_bytes);
+    }
+    room
 }
 
 fn is_short(left: Option<&i128>, asks: i128) -> bool {

@@ -81,6 +81,18 @@ impl KindEstimates {
         }
     }
 
+    /// Returns the speed on one node of each kind relative to `base`; empty if they are equal.
+    pub(crate) fn relative(&self, base: &Speed, size: Size) -> BTreeMap<String, f64> {
+        let base_steps_per_s = base.steps_per_s(size.0, size.1);
+        let kinds = self.by_kind.keys().map(|kind| {
+            let steps_per_s = self.steps_per_s(kind, base, size);
+            (kind.clone(), steps_per_s / base_steps_per_s)
+        });
+        let relative: BTreeMap<String, f64> = kinds.collect();
+        let differs = relative.values().any(|factor| (factor - 1.0).abs() > 1e-9);
+        if differs { relative } else { BTreeMap::new() }
+    }
+
     /// Returns the speed on several nodes relative to one node.
     pub(crate) fn spread_factor(&self, kind: &str, size: Size) -> f64 {
         self.spread.factor(kind, size)

@@ -27,6 +27,7 @@ pub(crate) use memo::EstimateMemo;
 use muster_model::spec::Range;
 use remaining_steps::StepsLeft;
 pub(crate) use speed::Speed;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Estimate of a job's future.
@@ -126,6 +127,13 @@ impl Estimate {
     /// grows, this is the goodput of Pollux.
     pub(crate) fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {
         self.speed.steps_per_s(workers, ps_shards) * self.gains.at(workers)
+    }
+
+    /// Returns the speed at a size on one node of each GPU kind, relative to
+    /// [`Self::steps_per_s`]. Empty if all kinds are equal.
+    pub(crate) fn relative_speeds(&self, size: (u32, u32)) -> BTreeMap<String, f64> {
+        let kinds = self.kinds.as_ref();
+        kinds.map_or_else(BTreeMap::new, |kinds| kinds.relative(&self.speed, size))
     }
 
     /// Returns the progress per second at a size on one node of a GPU kind, and on several.

@@ -176,6 +176,7 @@ fn tried<'a>(
     let (nodes, tenants) = (round.problem.nodes.clone(), round.problem.tenants.clone());
     let (held, members) = (round.held.clone(), round.members.len());
     let (reserved, lendable) = (round.reserved.clone(), round.lendable.clone());
+    let kept = round.kept.clone();
     round.journal = Some(Vec::new());
     round.remember(index);
     let would = trial(round);
@@ -189,6 +190,7 @@ fn tried<'a>(
     (round.problem.nodes, round.problem.tenants) = (nodes, tenants);
     round.held = held;
     (round.reserved, round.lendable) = (reserved, lendable);
+    round.kept = kept;
     round.members.truncate(members);
     round.problem.jobs.truncate(members);
     would
@@ -321,15 +323,18 @@ fn open(round: &mut RoundState<'_>, at: usize, node: &SnapshotNode) {
                 free.release_later(held);
             }
         }
+        for held in live.leaving.iter().filter(|held| held.node as usize == at) {
+            free.hold(held);
+            free.release_later(held);
+        }
+    }
+    // Destinations may be on GPUs of other jobs, so they are reserved last.
+    for live in &round.jobs {
         let kept = live.destination.as_ref();
         let kept = kept.map_or_else(Vec::new, |placed| placed.holdings(&live.shape));
         kept.iter()
             .filter(|held| held.node as usize == at)
             .for_each(|held| free.keep(held));
-        for held in live.leaving.iter().filter(|held| held.node as usize == at) {
-            free.hold(held);
-            free.release_later(held);
-        }
     }
     round.free[at] = free;
     round.empty[at] = FreeNode::empty(node, index, place);

@@ -1,5 +1,6 @@
 //! Restart of a job on other GPUs or with another size. It stops with a checkpoint, and its
-//! destination is reserved until it has stopped. The destination may contain its own GPUs.
+//! destination is reserved until it has stopped. The destination may contain its own GPUs and those
+//! of other jobs that stop: the job then also waits until these jobs have released them.
 //!
 //! The destination is part of the job's state, so it survives a crash of the scheduler. The
 //! reservation is cancelled if one of its nodes takes no new tasks. The job then waits for a place
@@ -27,11 +28,7 @@ pub(crate) fn start_at_destinations(round: &mut RoundState<'_>) {
         let held = placed.holdings(&live.shape);
         let quota = round.quota(live);
         let holds = round.held[live.tenant as usize].saturating_add(gpus_of(&held));
-        for held in &held {
-            let node = &mut round.free[held.node as usize];
-            node.release_later(held);
-            node.give_back(held);
-        }
+        round.end_reservation(&held);
         let has_room = held.iter().all(|held| {
             let node = &round.free[held.node as usize];
             node.now_room.holds(held.room) && node.now & held.gpus == held.gpus
@@ -68,6 +65,34 @@ impl RoundState<'_> {
             }
             return;
         }
+        self.begin_move(index, &placed, why, None);
+        self.set_destination(index, placed);
+    }
+
+    /// Stops jobs and reserves places for their restarts, which may be on GPUs of each other and of
+    /// other stopping jobs. The owners' ranges allow the sizes.
+    pub(crate) fn relocate_together(
+        &mut self,
+        moves: Vec<(usize, GangPlacement, String)>,
+        until_unix_ms: i64,
+    ) {
+        let mut destinations = Vec::with_capacity(moves.len());
+        for (index, placed, why) in moves {
+            self.begin_move(index, &placed, why, Some(until_unix_ms));
+            destinations.push((index, placed));
+        }
+        for (index, placed) in destinations {
+            self.set_destination(index, placed);
+        }
+    }
+
+    fn begin_move(
+        &mut self,
+        index: usize,
+        placed: &GangPlacement,
+        why: String,
+        until_unix_ms: Option<i64>,
+    ) {
         self.remember(index);
         let was_charged = self.uninvite(index);
         self.undo_resumption(index);
@@ -78,7 +103,7 @@ impl RoundState<'_> {
             None => placed.seats(&self.snapshot.nodes),
         };
         let live = &mut self.jobs[index];
-        let then = AfterStop::Move { to };
+        let then = AfterStop::Move { to, until_unix_ms };
         live.take(
             Action::Stop {
                 then,
@@ -93,15 +118,18 @@ impl RoundState<'_> {
         for held in &live.holdings {
             self.free[held.node as usize].release_later(held);
         }
-        for held in placed.holdings(&live.shape) {
-            self.free[held.node as usize].keep(&held);
-        }
+    }
+
+    fn set_destination(&mut self, index: usize, placed: GangPlacement) {
+        let live = &mut self.jobs[index];
+        let destination = placed.holdings(&live.shape);
         let step = live.job.progress.step;
         let workers = placed.size().0;
         live.sizing = JobScaling::of(&live.estimate, &live.shape, step, workers, &self.kinds);
         live.destination = Some(placed);
+        self.reserve(&destination);
         // A suspended job was not part of the policy's problem.
-        if live.member.is_none() {
+        if self.jobs[index].member.is_none() {
             self.enlist(index);
         }
         self.refresh(index);

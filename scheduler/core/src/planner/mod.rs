@@ -14,7 +14,7 @@
 //! - `preemption`: stops for other jobs, their cost and their rule.
 //! - `policy_guard`, `hysteresis`: the policy's answer, the guard around it, and hysteresis.
 //! - `passes`, `fixpoint`: stops, starts and resizes until nothing changes, and the result. They
-//!   use `gang`, `place`, `in_place` and `resize`.
+//!   use `gang`, `place`, `in_place` and `resize`. `passes::exchange`: jobs that exchange GPUs.
 //! - `migration`, `defragment`, `cost`: migrations and their costs.
 //! - `shards`: number of PS shards of jobs whose workers stay.
 //! - `time_slicing`, `packing`: time slicing, and jobs that share a GPU.

@@ -2,6 +2,8 @@
 //! allow. Jobs that get other GPUs stop, and jobs that get free GPUs start. Jobs that get GPUs of
 //! stopping tasks wait for them.
 
+mod exchange;
+
 use super::defragment;
 use super::fixpoint::RoundFixpoint;
 use super::free::{Availability, FreeNode};
@@ -13,7 +15,7 @@ use super::observations::done_workers;
 use super::place;
 use super::planned_job::PlannedJob;
 use super::policy_guard::{AcceptedDecision, guarded_decision, is_moved};
-use super::preemption::{self, displacements, may_make_room};
+use super::preemption::{self, Displacement, displacements, may_make_room};
 use super::range_enforcement;
 use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
@@ -21,6 +23,7 @@ use super::time_slicing;
 use crate::plan::Action;
 use crate::problem::{NodeAllocation, PolicyDecision, gpus_of};
 use muster_model::job::RequeueCause;
+use muster_model::plan::PreemptionCost;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -102,15 +105,13 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
         }
         let newcomers = self.newcomers();
         let displacements = displacements(self.round, self.decision);
+        let (mut exchanging, mut costs) = (Vec::new(), Vec::new());
         for member in moved {
             let change = self.in_place(member);
             let restarts = change == InPlace::Never;
-            let (cause, mut why) = self.why_move(member, &newcomers, restarts);
             let index = self.round.members[member];
-            let cost = preemption::cost(self.round, &displacements, member);
-            if let Some(cost) = &cost {
-                why = format!("{why}; {}", preemption::text(self.round, index, cost));
-            }
+            let (cause, _) = self.why_move(member, &newcomers, restarts);
+            let (why, cost) = self.why_stop(member, &newcomers, &displacements, restarts);
             match change {
                 InPlace::Now(change) => self.round.resize(index, &change, why),
                 // The GPUs that it grows into are not free yet; it trains on until they are.
@@ -120,26 +121,60 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
                 InPlace::Never if self.is_out_of_range(member) => continue,
                 InPlace::Never if self.is_displaced(member) => {
                     self.round.stop(index, Action::requeue(cause, why));
-                    self.round.record_cost(index, cost);
+                    costs.push((index, cost));
                 }
                 // The document forbids the restart, although the job would change in place.
                 InPlace::Never if !may_make_room(self.round.jobs[index].job, self.round.now_ms) => {
                     self.misfits.push(member);
                     continue;
                 }
+                InPlace::Never if !self.may_restart(member) => {
+                    self.misfits.push(member);
+                    continue;
+                }
                 // A restart needs a reserved place: without one the job stays as it is.
                 InPlace::Never => {
                     let Some(placed) = self.place_anew(member) else {
-                        self.misfits.push(member);
+                        if self.changes_place(member) {
+                            exchanging.push(member);
+                        } else {
+                            self.misfits.push(member);
+                        }
                         continue;
                     };
                     let way = defragment::way(self.round, index, &placed);
                     self.round.relocate(index, placed, format!("{way}: {why}"));
-                    self.round.record_cost(index, cost);
+                    costs.push((index, cost));
                 }
             }
             self.changed = true;
         }
+        costs.extend(self.exchange(exchanging, &newcomers, &displacements));
+        for (index, cost) in costs {
+            // A running job that stays where it is gains nothing after all.
+            let cost = cost.filter(|cost| {
+                let mut jobs = self.round.jobs.iter();
+                jobs.any(|live| live.job.id == cost.gainer && live.scheduling_state.waits())
+            });
+            self.round.record_cost(index, cost);
+        }
+    }
+
+    /// Reason for the stop of a member, and its cost if it stops for another job.
+    fn why_stop(
+        &self,
+        member: usize,
+        newcomers: &BTreeMap<u32, Vec<usize>>,
+        displacements: &[Displacement],
+        restarts: bool,
+    ) -> (String, Option<PreemptionCost>) {
+        let (_, mut why) = self.why_move(member, newcomers, restarts);
+        let cost = preemption::cost(self.round, displacements, member);
+        if let Some(cost) = &cost {
+            let text = preemption::text(self.round, self.round.members[member], cost);
+            why = format!("{why}; {text}");
+        }
+        (why, cost)
     }
 
     /// How a moved member takes its new size.
@@ -182,8 +217,8 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
         self.decision.holds(&self.round.problem, member).is_empty()
     }
 
-    /// Place for the restart of a member, if it is free once the job has stopped.
-    fn place_anew(&self, member: usize) -> Option<gang::GangPlacement> {
+    /// Whether a member may restart at the place of the decision, free or not.
+    fn may_restart(&self, member: usize) -> bool {
         let (round, index) = (&*self.round, self.round.members[member]);
         let parts = self.decision.holds(&round.problem, member);
         let live = &round.jobs[index];
@@ -191,12 +226,17 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
         let more = gpus_of(parts).saturating_sub(own);
         // The remaining workers of a command would start from the beginning.
         if done_workers(live.job) > 0 || !self.quota_has_room(live, more) {
-            return None;
+            return false;
         }
         let is_smaller = gpus_of(parts) < own;
-        if !is_smaller && hysteresis::is_too_soon_to_restart(round, live) {
-            return None;
-        }
+        is_smaller || !hysteresis::is_too_soon_to_restart(round, live)
+    }
+
+    /// Place for the restart of a member, if it is free once the job has stopped.
+    fn place_anew(&self, member: usize) -> Option<gang::GangPlacement> {
+        let (round, index) = (&*self.round, self.round.members[member]);
+        let parts = self.decision.holds(&round.problem, member);
+        let live = &round.jobs[index];
         let (mut free, shape) = (migration::once_stopped(round, index), &live.shape);
         let shares = self
             .best_shards(member, parts)
@@ -282,7 +322,7 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
             None if smaller => format!("{size}: others gain more by its GPUs"),
             None if gets == job.held_gpus() => match gainer {
                 Some(gainer) => format!("{gainer} needs the room that it leaves"),
-                None => "another place is worth the restart".to_owned(),
+                None => self.why_place(member),
             },
             None if !restarts => format!("{size}: worth the change"),
             None => format!("{size}: worth the restart"),

@@ -6,6 +6,7 @@
 //! altogether.
 
 use super::cost;
+use super::hysteresis::gpus_on;
 use super::planned_job::PlannedJob;
 use super::policy_guard::is_moved;
 use super::round_state::RoundState;
@@ -20,8 +21,13 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Displacement {
     pub member: usize,
-    /// Waiting member that gets the GPUs; `None` if only running jobs get them.
+    /// Member that gets the GPUs: a waiting one, or a running one that moves there; `None` if none
+    /// is known.
     gainer: Option<usize>,
+    /// Whether the gainer runs and moves there.
+    for_mover: bool,
+    /// Whether the member gets no other GPUs.
+    is_stop: bool,
     work_ms: u64,
     restart_ms: u64,
     gpus: u32,
@@ -94,16 +100,26 @@ fn displacement(
     let gets = gpus_of(decision.holds(&round.problem, member));
     let (local, gainer) = gainer(round, decision, given, member);
     let restarts = gets > 0 && !live.job.in_place;
-    let is_displaced = gets == 0
-        || restarts && (gets < job.held_gpus() || gets == job.held_gpus() && local.is_some());
+    let loses = restarts && local.is_none() && !gains(round, decision, member);
+    let mover = if loses || gets == 0 && given.is_empty() {
+        mover(round, decision, member)
+    } else {
+        None
+    };
+    let has_local = local.is_some() || mover.is_some();
+    let is_displaced =
+        gets == 0 || restarts && (gets < job.held_gpus() || gets == job.held_gpus() && has_local);
     if !is_displaced {
         return None;
     }
+    let gainer = mover.or(gainer);
     let cost = cost::restart(live, round.policy);
     let gain_s = gainer.map_or(0.0, |gainer| gain_gpu_s(round, decision, gainer, member));
     Some(Displacement {
         member,
         gainer,
+        for_mover: mover.is_some(),
+        is_stop: gets == 0,
         work_ms: ms(cost::work_at_risk_s(live, round.policy, round.now_ms)),
         restart_ms: ms(cost.stop_s + cost.start_s),
         gpus: job.held_gpus(),
@@ -130,6 +146,33 @@ fn gainer(
     (local, local.or_else(|| highest(round, given)))
 }
 
+/// Whether a running member ends earlier by its own move.
+fn gains(round: &RoundState<'_>, decision: &PolicyDecision, member: usize) -> bool {
+    let job = &round.problem.jobs[member];
+    let then_s = full_time_left_s(round, member, decision.holds(&round.problem, member));
+    then_s + job.change_s() < full_time_left_s(round, member, &job.present)
+}
+
+/// Other running member of the highest priority that restarts on nodes of this member and ends
+/// earlier by that.
+fn mover(round: &RoundState<'_>, decision: &PolicyDecision, member: usize) -> Option<usize> {
+    let jobs = &round.problem.jobs;
+    let comes = |other: usize| {
+        let mut parts = decision.holds(&round.problem, other).iter();
+        parts.any(|part| {
+            gpus_on(&jobs[other].present, part.node) < part.gpus
+                && gpus_on(&jobs[member].present, part.node) > 0
+        })
+    };
+    let others = (0..jobs.len()).filter(|&other| other != member);
+    let comers: Vec<usize> = others
+        .filter(|&other| is_moved(round, decision, other) && comes(other))
+        .filter(|&other| !round.jobs[round.members[other]].job.in_place)
+        .filter(|&other| gains(round, decision, other))
+        .collect();
+    highest(round, &comers)
+}
+
 /// The first member of the highest priority.
 fn highest(round: &RoundState<'_>, members: &[usize]) -> Option<usize> {
     let members = members.iter().copied();
@@ -137,7 +180,8 @@ fn highest(round: &RoundState<'_>, members: &[usize]) -> Option<usize> {
 }
 
 /// GPU-seconds of the gainer's remaining run that it does not wait for: at most those until the
-/// displaced member would have ended. 0 if the gainer's length is unknown.
+/// displaced member would have ended. For a running gainer: those by which it ends earlier. 0 if
+/// the gainer's length is unknown.
 fn gain_gpu_s(
     round: &RoundState<'_>,
     decision: &PolicyDecision,
@@ -148,6 +192,12 @@ fn gain_gpu_s(
     let Some(gainer_s) = time_left_s(round, gainer, parts) else {
         return 0.0;
     };
+    if is_moved(round, decision, gainer) {
+        let job = &round.problem.jobs[gainer];
+        let now_s = full_time_left_s(round, gainer, &job.present);
+        let saved_s = (now_s - gainer_s - job.change_s()).max(0.0);
+        return saved_s * f64::from(gpus_of(parts));
+    }
     let present = &round.problem.jobs[member].present;
     let member_s = time_left_s(round, member, present).unwrap_or(f64::INFINITY);
     gainer_s.min(member_s) * f64::from(gpus_of(parts))
@@ -156,13 +206,16 @@ fn gain_gpu_s(
 /// Remaining seconds of a member; `None` if nothing tells its length.
 fn time_left_s(round: &RoundState<'_>, member: usize, parts: &[NodeAllocation]) -> Option<f64> {
     let length = round.jobs[round.members[member]].estimate.length;
-    let kind = parts
-        .first()
-        .map_or(0, |part| round.problem.nodes[part.node as usize].kind);
-    let outlook = &round.problem.jobs[member].outlook;
     length
         .is_known()
-        .then(|| outlook.time_left_s(kind, gpus_of(parts), nodes_of(parts)))
+        .then(|| full_time_left_s(round, member, parts))
+}
+
+/// Remaining seconds of a member, by an expected length if nothing tells it.
+fn full_time_left_s(round: &RoundState<'_>, member: usize, parts: &[NodeAllocation]) -> f64 {
+    let kind = parts.first().map_or(0, |part| round.problem.kind_of(part));
+    let outlook = &round.problem.jobs[member].outlook;
+    outlook.time_left_s(kind, gpus_of(parts), nodes_of(parts))
 }
 
 /// Members that a decision displaces against the rule.
@@ -196,14 +249,20 @@ fn is_just(round: &RoundState<'_>, one: &Displacement, work_gpu_ms: u64) -> bool
     if precedes {
         return true;
     }
-    if live.job.exclusive {
+    // A job that runs already waits for no GPUs, so no other job returns to the queue for it.
+    let is_passed_over = one.for_mover
+        && (one.is_stop
+            || one
+                .gainer
+                .is_some_and(|gainer| jobs[gainer].priority < live.priority));
+    if live.job.exclusive || is_passed_over {
         return false;
     }
     let gains_enough = work_gpu_ms as f64 <= rules.risk_share * one.gain_gpu_ms as f64;
     !one.loses_work() || gains_enough && is_within_budget(live, round.policy, round.now_ms)
 }
 
-/// Cost of the stop of a member for another job; `None` if no waiting job gets its GPUs.
+/// Cost of the stop of a member for another job; `None` if no known job gets its GPUs.
 pub(crate) fn cost(
     round: &RoundState<'_>,
     displacements: &[Displacement],

@@ -105,6 +105,7 @@ fn job(
             steps_per_s: estimate.steps_per_s(shown.0, shown.1),
             standard_error: Some(estimate.speed.standard_error(shown.0, shown.1)),
             next_probe: estimate.next_probe(live.job),
+            by_kind: estimate.relative_speeds(shown),
         },
         steps_left: estimate.steps_left,
         steps_left_between: Some(estimate.steps_left_between),

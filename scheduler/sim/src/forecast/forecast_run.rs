@@ -4,6 +4,7 @@
 use super::truth::Truth;
 use crate::cancel::Cancel;
 use crate::engine::{come_due, measure};
+use muster_core::learn::Observation;
 use muster_core::policy::Policy;
 use muster_core::snapshot::{ClusterSnapshot, Finished, SnapshotJob, SnapshotTask};
 use muster_core::{Action, ApplyError, apply, plan};
@@ -347,11 +348,22 @@ impl ForecastRun {
             && job.state == JobState::Running
             // A job that is resized in place trains while new tasks start.
             && (job.in_place || job.tasks.iter().all(SnapshotTask::is_up));
-        let (workers, ps_shards) = job.up_size();
         trains.then(|| {
-            let alone = self.truths[&job.id].curve.steps_per_s(workers, ps_shards);
+            let alone = self.truths[&job.id].steps_per_s(self.kind_of(job), job.up_size());
             alone * self.kept_beside(job)
         })
+    }
+
+    /// GPU kind of the job's workers; `None` for jobs that are equally fast on all kinds.
+    fn kind_of(&self, job: &SnapshotJob) -> Option<&str> {
+        if self.truths[&job.id].kinds.is_empty() {
+            return None;
+        }
+        let mut workers = job.tasks.iter().filter(|task| task.is_worker());
+        let worker = workers.find(|task| task.is_up())?;
+        let mut nodes = self.snapshot.nodes.iter();
+        let node = nodes.find(|node| node.id == worker.node)?;
+        Some(&node.gpu_model)
     }
 
     /// Measured relative rate beside the job that shares the GPU; 1 without one.
@@ -379,17 +391,17 @@ impl ForecastRun {
 
     fn train(&mut self, elapsed_ms: i64) {
         let elapsed_s = elapsed_ms as f64 / 1000.0;
-        let speeds: Vec<Option<f64>> = self
+        let speeds: Vec<Option<(f64, Option<String>)>> = self
             .snapshot
             .jobs
             .iter()
-            .map(|job| self.speed(job))
+            .map(|job| Some((self.speed(job)?, self.kind_of(job).map(str::to_owned))))
             .collect();
         for (job, speed) in self.snapshot.jobs.iter_mut().zip(speeds) {
             if let Some(result) = self.results.get_mut(&job.id) {
                 result.gpu_s += f64::from(job.held_gpus()) * elapsed_s;
             }
-            let (Some(speed), Some(live)) = (speed, self.live.get_mut(&job.id)) else {
+            let (Some((speed, kind)), Some(live)) = (speed, self.live.get_mut(&job.id)) else {
                 continue;
             };
             let left = self.truths[&job.id].steps_left;
@@ -399,7 +411,10 @@ impl ForecastRun {
             }
             live.steps = (live.steps + speed * elapsed_s).min(left);
             job.progress.step = live.step();
-            measure(job, speed);
+            match kind {
+                Some(kind) => measure_on(job, kind, speed),
+                None => measure(job, speed),
+            }
             if live.steps + 1e-3 >= left {
                 job.finished = Some(Finished {
                     step: job.progress.step,
@@ -515,5 +530,32 @@ fn is_beside(job: &SnapshotJob, task: &SnapshotTask) -> bool {
                 && its.lane != task.lane
         }
         _ => false,
+    }
+}
+
+/// Records the speed of a job at its present size on a GPU kind. Without the kind, a job that moves
+/// would count as equally fast on its new kind.
+fn measure_on(job: &mut SnapshotJob, kind: String, steps_per_s: f64) {
+    let (workers, ps_shards) = job.size();
+    let mut tasks = job.tasks.iter().filter(|task| task.is_worker());
+    let first = tasks.next().map(|task| task.node);
+    let nodes = if tasks.all(|task| Some(task.node) == first) {
+        1
+    } else {
+        2
+    };
+    let is_same = |one: &Observation| {
+        one.gpu_kind == kind && one.size() == (workers, ps_shards) && one.nodes == nodes
+    };
+    match job.placed_speeds.iter_mut().find(|one| is_same(one)) {
+        Some(known) => known.samples += 1.0,
+        None => job.placed_speeds.push(Observation {
+            gpu_kind: kind,
+            workers,
+            ps_shards,
+            nodes,
+            steps_per_s,
+            samples: 1.0,
+        }),
     }
 }

@@ -4,6 +4,7 @@
 use muster_core::report::{JobReport, Length};
 use muster_core::snapshot::{SnapshotJob, SpeedPoint};
 use muster_model::id::JobId;
+use std::collections::BTreeMap;
 
 /// Without measurements: share of a step that more workers do not shorten, and share that only more
 /// shards shorten. Both equal the core's prior.
@@ -25,6 +26,8 @@ const BEGUN_S: f64 = 30.0;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Truth {
     pub curve: SpeedCurve,
+    /// Speed on each GPU kind relative to `curve`; 1 on kinds that are not named.
+    pub kinds: BTreeMap<String, f64>,
     pub steps_left: f64,
     /// Steps that the job repeats if it restarts without a checkpoint.
     pub done: f64,
@@ -186,6 +189,7 @@ impl Truth {
         };
         Self {
             curve,
+            kinds: said.speed.by_kind.clone(),
             steps_left: steps_left.max(1.0),
             done,
             is_open,
@@ -193,6 +197,13 @@ impl Truth {
             steps_spread: steps_spread.clamp(0.0, 2.0),
             length: whole(job, said, steps_per_s),
         }
+    }
+
+    /// Steps per second on GPUs of a kind; always above 0.
+    #[must_use]
+    pub fn steps_per_s(&self, kind: Option<&str>, (workers, ps_shards): (u32, u32)) -> f64 {
+        let factor = kind.and_then(|kind| self.kinds.get(kind)).unwrap_or(&1.0);
+        (self.curve.steps_per_s(workers, ps_shards) * factor).max(1e-9)
     }
 
     /// Draws one job from the distribution. In every other run a job of unknown length is endless,

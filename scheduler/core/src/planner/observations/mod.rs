@@ -1,8 +1,10 @@
 //! First stage: applies facts to jobs. Outcomes of tasks and intents of owners become the decisions
 //! that they force, before the policy runs.
 //!
-//! It never reads free GPUs or other jobs.
+//! It never reads free GPUs. Of other jobs it reads only whether their tasks still hold the
+//! destination of a moving job.
 
+mod destination_wait;
 mod missing_requirement;
 mod start_timeout;
 mod task_loss;
@@ -15,7 +17,7 @@ use crate::plan::Action;
 use crate::policy::Policy;
 use crate::snapshot::{ClusterSnapshot, SnapshotJob, SnapshotNode, SnapshotTask};
 use muster_model::assignment::exit_code;
-use muster_model::id::{NodeId, TaskId};
+use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::job::{AfterStop, Charge, Intent, JobState, RequeueCause};
 use muster_model::spec::Ends;
 use muster_model::task::{Outcome, Role, TaskState};
@@ -62,6 +64,7 @@ pub(crate) fn apply_observations<'a>(
         drained,
         excluded,
         processes,
+        waiting: destination_wait::waiting(snapshot),
         policy,
     };
     snapshot.jobs.iter().map(|job| facts.settle(job)).collect()
@@ -104,6 +107,7 @@ pub(crate) fn once_gone(
         drained,
         excluded,
         processes: BTreeSet::new(),
+        waiting: BTreeSet::new(),
         policy,
     };
     let settled = facts.settle(&job);
@@ -141,6 +145,8 @@ struct ObservationContext<'p> {
     excluded: BTreeSet<NodeId>,
     /// Nodes whose tasks are known to be processes.
     processes: BTreeSet<NodeId>,
+    /// Moving jobs that have stopped and whose destination other jobs still hold.
+    waiting: BTreeSet<JobId>,
     policy: &'p Policy,
 }
 
@@ -336,6 +342,15 @@ impl ObservationContext<'_> {
     /// Releases a stopping job whose last task has ended.
     fn release(&self, job: &SnapshotJob, settled: &mut ObservedJob<'_>) {
         if job.held_tasks().next().is_some() {
+            return;
+        }
+        let moves = matches!(
+            settled.state,
+            JobState::Stopping {
+                then: AfterStop::Move { .. }
+            }
+        );
+        if moves && self.waiting.contains(&job.id) {
             return;
         }
         // A job whose tasks only reported the loss of a peer stopped without a charge, because the

@@ -67,6 +67,7 @@ impl<'a> RoundState<'a> {
             journal: None,
             moves: Vec::new(),
             inherited: NodeGpuMasks::new(),
+            kept: NodeGpuMasks::new(),
             seats: JobsByGpu::default(),
         };
         for (free, node) in round.free.iter_mut().zip(&snapshot.nodes) {

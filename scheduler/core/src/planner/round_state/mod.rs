@@ -69,6 +69,8 @@ pub(crate) struct RoundState<'a> {
     pub moves: Vec<MoveReport>,
     /// GPUs that a guest keeps once its host has left, by node.
     pub inherited: NodeGpuMasks,
+    /// GPUs that are reserved as destinations of moving jobs, by node.
+    pub kept: NodeGpuMasks,
     /// Jobs on the GPUs that are shared or may be shared.
     pub seats: JobsByGpu,
 }
@@ -180,12 +182,10 @@ impl<'a> RoundState<'a> {
     pub(crate) fn give_back(&mut self, index: usize, holdings: &[Holding]) {
         let live = &self.jobs[index];
         self.held[live.tenant as usize] -= gpus_of(holdings);
-        let destination = live.destination.as_ref();
-        let kept = destination.map_or_else(Vec::new, |placed| placed.holdings(&live.shape));
         for held in holdings {
-            let inherited = self.inherited.get(&held.node).copied().unwrap_or(0);
-            let kept = kept.iter().filter(|kept| kept.node == held.node);
-            let not_free = kept.fold(inherited, |gpus, kept| gpus | kept.gpus);
+            let not_free = [&self.inherited, &self.kept].iter().fold(0, |gpus, of| {
+                gpus | of.get(&held.node).copied().unwrap_or(0)
+            });
             self.free[held.node as usize].give_back_but(held, not_free);
         }
     }
