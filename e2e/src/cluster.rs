@@ -203,20 +203,6 @@ impl TestCluster {
         }
     }
 
-    /// As [`Self::start`] without time slices, with `settings` in the environment of every daemon.
-    ///
-    /// # Panics
-    /// If it does not come up; the logs are printed.
-    pub async fn start_set(
-        options: TestClusterOptions,
-        settings: Vec<(&'static str, String)>,
-    ) -> Self {
-        let mut cluster = Self::new(options, CALM_LEASE_MS, 0, None);
-        cluster.settings = settings;
-        cluster.up_again().await;
-        cluster
-    }
-
     /// Starts a further executor, which takes its settings from the first one except for
     /// `settings`, and waits until its node has joined. It ends with the cluster.
     ///

@@ -171,3 +171,23 @@ proptest! {
         }
     }
 }
+
+/// A gang's slice needs the GPU of `j2`, which moves to a GPU whose holder is suspended.
+#[test]
+fn moved_job_starts_on_gpu_of_suspended_job() {
+    let mut scene = turning(2, 3, PolicyName::Muster);
+    let mut placed = BTreeMap::new();
+    for (name, workers, pause_s) in [("j0", 2, 0), ("j1", 2, 0), ("j2", 1, 0), ("j3", 1, 1)] {
+        submit(&mut scene, name, workers);
+        run(&mut scene, pause_s * 1_000, &mut placed);
+    }
+    submit(&mut scene, "gang", 3);
+    let revision = scene.find("j2").revision;
+    run(&mut scene, QUANTUM_MS, &mut placed);
+    assert_eq!(scene.find("gang").state, JobState::Running);
+    let moved = scene.find("j2");
+    assert_eq!(
+        (&moved.state, moved.revision),
+        (&JobState::Running, revision + 1)
+    );
+}

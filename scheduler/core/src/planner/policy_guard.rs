@@ -381,13 +381,13 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
         self.held[member] && (job.priority < priority && may_stop || may_shrink)
     }
 
-    /// Replaces jobs that a decision stops by jobs that lose less on each GPU, as long as the same
-    /// waiting jobs start and all in all less is lost.
+    /// Replaces jobs that a decision stops for waiting jobs by jobs that lose less on each GPU, as
+    /// long as the same waiting jobs start and all in all less is lost.
     fn prefer_least_loss(&mut self, decision: PolicyDecision) -> PolicyDecision {
         let (mut fixed, mut best) = (Vec::new(), decision);
         for _ in 0..MOST_QUESTIONS {
             let all = displacements(self.round, &best).into_iter();
-            let costly = all.filter(Displacement::loses_work);
+            let costly = all.filter(|one| one.loses_work() && one.serves_waiting());
             let Some(costliest) = costly.max_by_key(|one| (one.each_ms(), one.member)) else {
                 return best;
             };

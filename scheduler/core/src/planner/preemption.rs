@@ -49,6 +49,11 @@ impl Displacement {
         self.work_ms > 0
     }
 
+    /// Whether the stop lets a waiting member start. In an exchange it lets a running one move.
+    pub(crate) fn serves_waiting(&self) -> bool {
+        !self.for_mover
+    }
+
     fn work_gpu_ms(&self) -> u64 {
         self.work_ms.saturating_mul(u64::from(self.gpus))
     }

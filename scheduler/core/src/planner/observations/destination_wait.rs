@@ -3,6 +3,7 @@
 use crate::snapshot::{ClusterSnapshot, SnapshotJob};
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::{AfterStop, JobState, Seat};
+use muster_model::task::TaskState;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Gpu = (NodeId, u32);
@@ -35,15 +36,19 @@ pub(super) fn waiting(snapshot: &ClusterSnapshot) -> BTreeSet<JobId> {
         .collect()
 }
 
-/// Whether the job has a task on one of the nodes that has not ended. It may be a PS shard, which
-/// holds CPU and memory longer than a worker holds its GPU.
+/// Whether the job has a task on one of the nodes that has neither ended nor is suspended, which
+/// frees its GPU. It may be a PS shard, which holds CPU and memory longer than a worker holds its
+/// GPU.
 fn has_task_on(job: &SnapshotJob, nodes: &BTreeSet<NodeId>) -> bool {
-    job.held_tasks().any(|task| nodes.contains(&task.node))
+    let held = job.held_tasks();
+    let mut holding = held.filter(|task| task.state != TaskState::Suspended);
+    holding.any(|task| nodes.contains(&task.node))
 }
 
 /// GPUs of the job's tasks, released ones included.
 fn given_gpus(job: &SnapshotJob) -> impl Iterator<Item = Gpu> {
     let tasks = job.tasks.iter().chain(&job.leaving);
+    let tasks = tasks.filter(|task| task.state != TaskState::Suspended);
     tasks.flat_map(|task| task.gpus.iter().map(|&gpu| (task.node, gpu)))
 }
 
