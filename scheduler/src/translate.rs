@@ -10,7 +10,7 @@ use muster_model::pace::{Pace, Watch};
 use muster_model::plan::RecordTime as _;
 use muster_model::spec::BatchRule;
 use muster_model::task::Task;
-use muster_store::family::{FamilySpeeds, PlacedSpeed};
+use muster_store::family::{FamilyRestarts, FamilySpeeds, PlacedSpeed};
 use muster_store::fault::FaultCharge;
 use muster_store::plan as store;
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,7 +131,16 @@ fn label_keys(jobs: &[store::LoadedJob]) -> BTreeSet<String> {
 }
 
 fn family(family: FamilySpeeds) -> core::SnapshotFamily {
+    let measured = family.restarts;
+    let restarts = (measured != FamilyRestarts::default()).then_some(core::Restarts {
+        stops: measured.stops,
+        stop_s: measured.stop_s,
+        starts: measured.starts,
+        start_s: measured.start_s,
+        ..core::Restarts::default()
+    });
     core::SnapshotFamily {
+        restarts,
         tenant: family.tenant,
         family: family.family,
         speeds: family.speeds.into_iter().map(observation).collect(),

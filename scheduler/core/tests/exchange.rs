@@ -5,11 +5,11 @@ use crate::scene::{Scene, gone, stops, tenant};
 use muster_core::learn::Observation;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
-use muster_core::snapshot::{Restarts, SnapshotFamily};
+use muster_core::snapshot::{ReportedCheckpoint, Restarts, SnapshotFamily};
 use muster_core::{Action, RoundPlan, apply, check, plan};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, Intent, JobPhase, JobState};
-use muster_model::spec::AllowedPreemption;
+use muster_model::spec::{AllowedPreemption, Ends};
 use muster_model::task::{Outcome, TaskState};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -33,6 +33,7 @@ fn know(scene: &mut Scene, family: &str, fast: f64, slow: f64) {
     let families = &mut scene.snapshot.families;
     families.retain(|known| known.family != family);
     families.push(SnapshotFamily {
+        restarts: None,
         tenant: tenant(0),
         family: family.to_owned(),
         speeds: vec![measured("fast", fast), measured("slow", slow)],
@@ -490,4 +491,17 @@ proptest! {
             prop_assert!(runs, "{} after moves of {exchanged:?}: {job:#?}", job.name);
         }
     }
+}
+
+/// A stop now would lose 300 ms of work, and no waiting job starts by the exchange.
+#[test]
+fn programs_that_report_checkpoints_exchange_gpus() {
+    let mut scene = crossed(PolicyName::Muster);
+    for job in ["a", "b"] {
+        let at_ms = scene.snapshot.now_ms - 300;
+        let job = scene.find(job);
+        (job.command, job.trained_s) = (Some(Ends::AllWorkers), 600.0);
+        job.reported = Some(ReportedCheckpoint { step: 1, at_ms });
+    }
+    both_move(&mut scene);
 }

@@ -4,7 +4,8 @@ use crate::scene::{Scene, tenant};
 use muster_core::learn::Observation;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
-use muster_core::snapshot::SnapshotFamily;
+use muster_core::snapshot::{Restarts, SnapshotFamily};
+use muster_model::job::Intent;
 
 fn measured(kind: &str, (workers, nodes): (u32, u32), steps_per_s: f64) -> Observation {
     Observation {
@@ -20,6 +21,7 @@ fn measured(kind: &str, (workers, nodes): (u32, u32), steps_per_s: f64) -> Obser
 /// Makes the measurements known as those of a family of the first tenant.
 fn know(scene: &mut Scene, family: &str, speeds: Vec<Observation>) {
     scene.snapshot.families.push(SnapshotFamily {
+        restarts: None,
         tenant: tenant(0),
         family: family.to_owned(),
         speeds,
@@ -209,4 +211,36 @@ fn slaq_reads_loss_curves_of_live_jobs() {
     assert!(young <= old, "{young} and {old} workers");
     let text = serde_json::to_string(&earlier).expect("JSON");
     assert!(!text.contains("fits_losses"), "{text}");
+}
+
+/// A job of 400 s could grow from 2 to 4 workers once the other job has left, to run for 222 s.
+#[test]
+fn new_job_restarts_by_durations_of_its_family() {
+    let grows = |start_s: Option<f64>| {
+        let mut scene = Scene::cluster(1, 4);
+        scene.policy = Policy::named(PolicyName::Muster);
+        for name in ["a", "b"] {
+            scene.job(name).workers(2, 4).steps(4_000);
+            scene.find(name).family = Some("f".to_owned());
+        }
+        let kind = scene.snapshot.nodes[0].gpu_model.clone();
+        let speeds = [(2, 10.0), (4, 18.0)];
+        let speeds = speeds.map(|(workers, speed)| measured(&kind, (workers, 1), speed));
+        know(&mut scene, "f", speeds.to_vec());
+        scene.snapshot.families[0].restarts = start_s.map(|start_s| Restarts {
+            starts: 4,
+            start_s: 4.0 * start_s,
+            ..Restarts::default()
+        });
+        scene.settle();
+        assert_eq!(scene.find("a").size().0, 2);
+        scene.find("b").intent = Intent::Cancel;
+        scene.settle();
+        scene.later(60_000);
+        scene.settle();
+        scene.find("a").size().0
+    };
+    assert_eq!(grows(None), 4);
+    assert_eq!(grows(Some(1.0)), 4);
+    assert_eq!(grows(Some(120.0)), 2);
 }

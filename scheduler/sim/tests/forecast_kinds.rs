@@ -34,6 +34,7 @@ fn two_kinds() -> ClusterSnapshot {
     job.ps_shards = Range::NONE;
     job.family = Some("keen".to_owned());
     snapshot.families.push(SnapshotFamily {
+        restarts: None,
         tenant: job.tenant,
         family: "keen".to_owned(),
         speeds: vec![measured("fast", 40.0), measured("slow", 10.0)],

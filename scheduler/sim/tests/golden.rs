@@ -4,7 +4,8 @@ use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
 use muster_model::spec::{Consistency, Range};
 use muster_sim::scenario::{
-    GpuUse, Incident, IncidentKind, Scenario, Sharing, SimJob, SimNode, SimTenant, TrueSpeed,
+    GpuUse, Incident, IncidentKind, Scenario, Sharing, SimJob, SimNode, SimTenant, SpeedFormula,
+    TrueSpeed,
 };
 use muster_sim::{SimulationOutcome, simulate};
 use std::path::Path;
@@ -15,6 +16,7 @@ fn cluster(nodes: usize, gpus: u32) -> Scenario {
             .map(|n| SimNode {
                 name: format!("node-{n}"),
                 gpus,
+                gpu_model: "gpu".to_owned(),
                 rack: None,
             })
             .collect(),
@@ -52,13 +54,15 @@ fn job(name: &str, submitted_s: i64, workers: (u32, u32), steps: u64) -> SimJob 
         batch: 128,
         steps,
         checkpoint_steps: 100,
-        speed: TrueSpeed {
+        launch_ms: None,
+        family: None,
+        speed: TrueSpeed::Formula(SpeedFormula {
             parallel_s: 0.1,
             serial_s: 0.005,
             exchange_s: 0.001,
             per_worker_s: 0.0,
             useful_workers: 1_024,
-        },
+        }),
     }
 }
 
@@ -83,6 +87,13 @@ fn compare_under(name: &str, scenario: &Scenario, policy: &Policy) -> Simulation
     simulated
 }
 
+fn formula(job: &mut SimJob) -> &mut SpeedFormula {
+    match &mut job.speed {
+        TrueSpeed::Formula(formula) => formula,
+        TrueSpeed::Table(_) => panic!("the jobs of these scenarios follow a formula"),
+    }
+}
+
 #[test]
 fn elastic_job_shrinks_for_second_job_and_grows_back() {
     let mut scenario = cluster(2, 2);
@@ -97,7 +108,7 @@ fn job_without_gain_stays_at_two_workers() {
     scenario
         .jobs
         .iter_mut()
-        .for_each(|job| job.speed.useful_workers = 2);
+        .for_each(|job| formula(job).useful_workers = 2);
     compare("two_cores", &scenario);
 }
 
@@ -154,7 +165,8 @@ fn on_one_gpu(alone_s: u64, uses: [(f64, u64); 2]) -> Scenario {
         .map(|(name, submitted_s)| {
             let mut one = job(name, submitted_s, (1, 1), alone_s * 10);
             one.ps_shards = Range::NONE;
-            (one.speed.serial_s, one.speed.exchange_s) = (0.0, 0.0);
+            let speed = formula(&mut one);
+            (speed.serial_s, speed.exchange_s) = (0.0, 0.0);
             one
         })
         .collect();

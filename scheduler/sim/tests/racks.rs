@@ -4,7 +4,7 @@
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_model::spec::{Consistency, Range};
-use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, TrueSpeed};
+use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, SpeedFormula, TrueSpeed};
 use muster_sim::simulate;
 
 fn sim_job(name: String, submitted_s: i64, workers: u32, seconds: u64) -> SimJob {
@@ -25,13 +25,15 @@ fn sim_job(name: String, submitted_s: i64, workers: u32, seconds: u64) -> SimJob
         batch: 128,
         steps: seconds * 10,
         checkpoint_steps: 100,
-        speed: TrueSpeed {
+        launch_ms: None,
+        family: None,
+        speed: TrueSpeed::Formula(SpeedFormula {
             parallel_s: 0.1,
             serial_s: 0.0,
             exchange_s: 0.0,
             per_worker_s: 0.0,
             useful_workers: 1,
-        },
+        }),
     }
 }
 
@@ -52,6 +54,7 @@ fn scenario(racks: &[&str], across_racks: f64) -> Scenario {
             .map(|n| SimNode {
                 name: format!("node-{n:02}"),
                 gpus: 2,
+                gpu_model: "gpu".to_owned(),
                 rack: Some(racks[n % racks.len()].to_owned()),
             })
             .collect(),

@@ -4,7 +4,7 @@ use muster_core::policy::Policy;
 use muster_model::job::JobPhase;
 use muster_model::spec::{Consistency, Range, Rate};
 use muster_sim::scenario::{
-    Incident, IncidentKind, Scenario, SimJob, SimNode, SimTenant, TrueSpeed,
+    Incident, IncidentKind, Scenario, SimJob, SimNode, SimTenant, SpeedFormula, TrueSpeed,
 };
 use muster_sim::simulate;
 use proptest::prelude::*;
@@ -45,13 +45,15 @@ fn sim_job(nodes: u32, gpus: u32) -> impl Strategy<Value = SimJob> {
         batch: 64,
         steps: rest.2,
         checkpoint_steps: 50,
-        speed: TrueSpeed {
+        launch_ms: None,
+        family: None,
+        speed: TrueSpeed::Formula(SpeedFormula {
             parallel_s: f64::from(speed.0) / 1000.0,
             serial_s: 0.001 + f64::from(speed.1) / 1000.0,
             exchange_s: f64::from(speed.2) / 1000.0,
             per_worker_s: 0.0005,
             useful_workers: speed.3,
-        },
+        }),
     })
 }
 
@@ -91,6 +93,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                     .map(|n| SimNode {
                         name: format!("node-{n}"),
                         gpus,
+                        gpu_model: "gpu".to_owned(),
                         rack: None,
                     })
                     .collect(),
@@ -141,13 +144,15 @@ fn plain_job(
         batch: 64,
         steps: 4_000,
         checkpoint_steps: 50,
-        speed: TrueSpeed {
+        launch_ms: None,
+        family: None,
+        speed: TrueSpeed::Formula(SpeedFormula {
             parallel_s: 0.08,
             serial_s: 0.01,
             exchange_s: 0.002,
             per_worker_s: 0.0005,
             useful_workers: 8,
-        },
+        }),
     }
 }
 
@@ -160,6 +165,7 @@ fn job_waiting_for_quota_causes_no_start_stop_loop() {
         nodes: vec![SimNode {
             name: "node-0".to_owned(),
             gpus: 2,
+            gpu_model: "gpu".to_owned(),
             rack: None,
         }],
         tenants: vec![

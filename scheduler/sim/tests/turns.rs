@@ -4,7 +4,7 @@
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
 use muster_model::spec::{Consistency, Range};
-use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, TrueSpeed};
+use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, SpeedFormula, TrueSpeed};
 use muster_sim::{SimulationOutcome, simulate};
 
 const STEPS_PER_S: i64 = 10;
@@ -27,13 +27,15 @@ fn sim_job(name: String, submitted_s: i64, workers: u32, seconds: i64) -> SimJob
         batch: 128,
         steps: u64::try_from(seconds * STEPS_PER_S).expect("positive"),
         checkpoint_steps: 100,
-        speed: TrueSpeed {
+        launch_ms: None,
+        family: None,
+        speed: TrueSpeed::Formula(SpeedFormula {
             parallel_s: 1.0 / STEPS_PER_S as f64,
             serial_s: 0.0,
             exchange_s: 0.0,
             per_worker_s: 0.0,
             useful_workers: 1,
-        },
+        }),
     }
 }
 
@@ -47,6 +49,7 @@ fn scenario(long_s: i64, short_s: i64) -> Scenario {
             .map(|n| SimNode {
                 name: format!("node-{n}"),
                 gpus: 2,
+                gpu_model: "gpu".to_owned(),
                 rack: None,
             })
             .collect(),

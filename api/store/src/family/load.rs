@@ -42,13 +42,33 @@ pub struct FamilySpeeds {
     pub family: String,
     /// Ordered by kind and size.
     pub speeds: Vec<PlacedSpeed>,
+    /// Sums over the stops and starts of its jobs.
+    pub restarts: FamilyRestarts,
+}
+
+/// Stops and starts of a family's newest jobs, without those after failures.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct FamilyRestarts {
+    pub stops: u32,
+    /// Total seconds from the stop orders until the last tasks had exited.
+    pub stop_s: f64,
+    pub starts: u32,
+    /// Total seconds from the start orders until all tasks were up.
+    pub start_s: f64,
+}
+
+/// What is known of a family that was read.
+#[derive(Debug, Clone, Default)]
+struct KnownFamily {
+    speeds: Vec<PlacedSpeed>,
+    restarts: FamilyRestarts,
 }
 
 /// Families read by earlier rounds.
 #[derive(Debug, Default)]
 pub(crate) struct FamilyCache {
     read_at: Option<OffsetDateTime>,
-    known: BTreeMap<(TenantId, String), Vec<PlacedSpeed>>,
+    known: BTreeMap<(TenantId, String), KnownFamily>,
     compared_at: Option<OffsetDateTime>,
     comparing: BTreeMap<TenantId, Vec<String>>,
 }
@@ -80,11 +100,13 @@ impl FamilyCache {
         if !missing.is_empty() {
             self.known.extend(read(conn, missing, now).await?);
         }
-        let known = self.known.iter().filter(|(_, speeds)| !speeds.is_empty());
-        let families = known.map(|((tenant, family), speeds)| FamilySpeeds {
+        let known = self.known.iter();
+        let known = known.filter(|(_, known)| !known.speeds.is_empty());
+        let families = known.map(|((tenant, family), known)| FamilySpeeds {
             tenant: *tenant,
             family: family.clone(),
-            speeds: speeds.clone(),
+            speeds: known.speeds.clone(),
+            restarts: known.restarts,
         });
         Ok(families.collect())
     }
@@ -145,7 +167,7 @@ async fn read(
     conn: &mut PgConnection,
     wanted: Vec<(TenantId, String)>,
     now: OffsetDateTime,
-) -> Result<BTreeMap<(TenantId, String), Vec<PlacedSpeed>>, StoreError> {
+) -> Result<BTreeMap<(TenantId, String), KnownFamily>, StoreError> {
     let tenants: Vec<Uuid> = wanted.iter().map(|(tenant, _)| tenant.0).collect();
     let families: Vec<String> = wanted.iter().map(|(_, family)| family.clone()).collect();
     let rows = sqlx::query!(
@@ -171,15 +193,12 @@ async fn read(
         HALF_LIFE_S,
         LEAST_WEIGHT
     )
-    .fetch_all(conn)
+    .fetch_all(&mut *conn)
     .await?;
-    let mut read: BTreeMap<(TenantId, String), Vec<PlacedSpeed>> = wanted
-        .into_iter()
-        .map(|family| (family, Vec::new()))
-        .collect();
+    let mut read = restarts(conn, &tenants, &families).await?;
     for row in rows {
         let of_family = read.entry((row.tenant_id.into(), row.family)).or_default();
-        of_family.push(PlacedSpeed {
+        of_family.speeds.push(PlacedSpeed {
             gpu_kind: row.gpu_kind,
             workers: unsigned32(row.workers),
             ps_shards: unsigned32(row.ps_shards),
@@ -189,6 +208,51 @@ async fn read(
         });
     }
     Ok(read)
+}
+
+/// Reads the stops and starts of families; each family has an entry.
+async fn restarts(
+    conn: &mut PgConnection,
+    tenants: &[Uuid],
+    families: &[String],
+) -> Result<BTreeMap<(TenantId, String), KnownFamily>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select given.tenant_id as "tenant_id!", given.family as "family!",
+                  coalesce(sum(j.stops), 0)::bigint as "stops!", coalesce(sum(j.stop_s), 0)::float8 as "stop_s!",
+                  coalesce(sum(j.starts), 0)::bigint as "starts!", coalesce(sum(j.start_s), 0)::float8 as "start_s!"
+           from unnest($1::uuid[], $2::text[]) as given (tenant_id, family)
+           left join lateral (
+               select distinct job_id from (
+                   select job_id from placed_speed
+                   where tenant_id = given.tenant_id and family = given.family
+                   order by job_id desc limit $3) newest) p on true
+           left join job j on j.id = p.job_id
+           group by given.tenant_id, given.family"#,
+        tenants,
+        families,
+        NEWEST_ROWS
+    )
+    .fetch_all(conn)
+    .await?;
+    let known = rows.into_iter().map(|row| {
+        let restarts = FamilyRestarts {
+            stops: count(row.stops),
+            stop_s: row.stop_s,
+            starts: count(row.starts),
+            start_s: row.start_s,
+        };
+        let known = KnownFamily {
+            speeds: Vec::new(),
+            restarts,
+        };
+        ((row.tenant_id.into(), row.family), known)
+    });
+    Ok(known.collect())
+}
+
+/// A sum of counts, which are at least 0.
+fn count(sum: i64) -> u32 {
+    u32::try_from(sum.max(0)).unwrap_or(u32::MAX)
 }
 
 /// Returns the speeds of jobs, ordered by job, kind and size.

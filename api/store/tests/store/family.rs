@@ -1,8 +1,9 @@
 //! Speeds by GPU kind and placement: kept for each job, shared by the jobs of a family of a tenant.
 
-use crate::world::{World, at, id, sample, slots, start};
+use crate::world::{World, at, gone, id, sample, slots, start, stop};
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId};
+use muster_model::job::{AfterStop, RequeueCause};
 use muster_model::plan::{Action, PlannedTask};
 use muster_model::task::Role;
 use muster_store::family::{self, FamilySpeeds, PlacedSpeed};
@@ -230,4 +231,55 @@ async fn tenant_neither_sees_nor_forgets_families_of_others() -> anyhow::Result<
         "the job keeps its own sizes"
     );
     Ok(())
+}
+
+/// Two jobs of a family start, and one of them stops for 7 s.
+#[tokio::test]
+async fn jobs_of_a_family_share_durations_of_restarts() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let jobs = [world.submit("one").await?, world.submit("two").await?];
+    for (gpu, job) in (0..).zip(jobs) {
+        let task = run(&world, job, &[(world.node, gpu)]).await?;
+        let first = TaskReport::Progress {
+            sample: sample(1, 1.0, 1.0, 9.0),
+        };
+        let second = TaskReport::Progress {
+            sample: sample(2, 2.0, 1.0, 2.0),
+        };
+        let ready = TaskReport::Ready { from_step: 0 };
+        world.tell(task, 1, 0, &[ready, first, second]).await?;
+    }
+    let families = load(&world, 5).await?.families;
+    let before = only(&families).restarts;
+    assert_eq!((before.stops, before.starts), (0, 2));
+    assert!((before.start_s - 2.0 * started_s(&world, jobs[0]).await?).abs() < 1e-9);
+
+    let ids: Vec<TaskId> = world
+        .loaded(jobs[0], 6)
+        .await?
+        .tasks
+        .iter()
+        .map(|task| task.id)
+        .collect();
+    world
+        .step(
+            jobs[0],
+            1,
+            stop(AfterStop::Requeue {
+                cause: RequeueCause::Resize,
+            }),
+            10,
+        )
+        .await?;
+    let ends: Vec<(TaskId, Observed)> = ids.iter().map(|id| (*id, gone(0))).collect();
+    world.observe(1, &ends, 17).await?;
+    world.step(jobs[0], 1, Action::Release, 17).await?;
+    let families = load(&world, 20).await?.families;
+    let after = only(&families).restarts;
+    assert_eq!((after.stops, after.stop_s, after.starts), (1, 7.0, 2));
+    Ok(())
+}
+
+async fn started_s(world: &World, job: JobId) -> anyhow::Result<f64> {
+    Ok(world.loaded(job, 5).await?.restarts.start_s)
 }

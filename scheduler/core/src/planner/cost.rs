@@ -1,9 +1,11 @@
-//! Restart cost: stop of a job and start from its checkpoint. It is measured for each job, and
-//! assumed before that. The cooldown after a change is proportional to it.
+//! Restart cost: stop of a job and start from its checkpoint. It is measured for each job. Before
+//! that it is that of the job's family, else of other jobs, else assumed. The cooldown after a
+//! change is proportional to it.
 //!
 //! The caller decides whether a move repays its cost.
 
 use super::planned_job::PlannedJob;
+use super::restart_times::mean;
 use super::scheduling_state::SchedulingState;
 use super::time::seconds_of;
 use crate::policy::Policy;
@@ -17,7 +19,7 @@ pub(crate) struct RestartCost {
     pub start_s: f64,
     /// For the repetition of lost steps.
     pub lost_s: f64,
-    /// Whether stops and starts were both measured.
+    /// Whether stops and starts of this job were both measured.
     pub measured: bool,
 }
 
@@ -27,15 +29,11 @@ impl RestartCost {
     }
 }
 
-/// Returns the restart cost of a job. Before a measurement, stop and start each cost half of
-/// `resize_cost_ms`, and no lost work is assumed.
+/// Returns the restart cost of a job. Where neither the job nor another one was measured, stop and
+/// start each cost half of `resize_cost_ms`. Before a measurement no lost work is assumed.
 pub(crate) fn restart(live: &PlannedJob<'_>, policy: &Policy) -> RestartCost {
     let half_s = seconds_of(policy.resize_cost_ms) / 2.0;
-    let known = live.job.restarts.unwrap_or_default();
-    let (stop_s, start_s) = (
-        mean(known.stop_s, known.stops),
-        mean(known.start_s, known.starts),
-    );
+    let (known, times) = (live.job.restarts.unwrap_or_default(), live.restart_times);
     let speed = live.estimate.steps_per_s(live.size.0.max(1), live.size.1);
     // The report of a program is more exact than the mean of earlier losses.
     let lost_s = match mean(known.lost_steps, known.resumed) {
@@ -43,16 +41,11 @@ pub(crate) fn restart(live: &PlannedJob<'_>, policy: &Policy) -> RestartCost {
         _ => 0.0,
     };
     RestartCost {
-        stop_s: stop_s.unwrap_or(half_s),
-        start_s: start_s.unwrap_or(half_s),
+        stop_s: times.stop_s.unwrap_or(half_s),
+        start_s: times.start_s.unwrap_or(half_s),
         lost_s,
-        measured: stop_s.is_some() && start_s.is_some(),
+        measured: known.stops > 0 && known.starts > 0,
     }
-}
-
-/// Mean of measurements, at least 0; `None` without measurements.
-fn mean(sum: f64, count: u32) -> Option<f64> {
-    (count > 0).then(|| (sum / f64::from(count)).max(0.0))
 }
 
 /// Whether a restart is expected to lose all work: the job runs a user's program that has neither

@@ -1,5 +1,6 @@
-//! Measured speeds of families, by job.
+//! Measured speeds and restarts of families, by job.
 
+use super::restart_times::{KnownRestarts, RestartTimes};
 use crate::estimate::Evidence;
 use crate::learn::{KindRatios, Observation};
 use crate::policy::Policy;
@@ -16,6 +17,7 @@ pub(crate) struct Learned {
     kinds_of_nodes: BTreeMap<NodeId, String>,
     families: BTreeMap<TenantId, BTreeMap<String, Arc<[Observation]>>>,
     ratios: BTreeMap<TenantId, Arc<KindRatios>>,
+    restarts: KnownRestarts,
 }
 
 impl Learned {
@@ -44,7 +46,13 @@ impl Learned {
                 .collect(),
             families,
             ratios,
+            restarts: KnownRestarts::of(snapshot),
         }
+    }
+
+    /// Returns the durations of stops and starts that are expected of a job.
+    pub(crate) fn restart_times(&self, job: &SnapshotJob) -> RestartTimes {
+        self.restarts.expected_of(job)
     }
 
     /// Returns the measurements by kind and placement that concern a job. `None` if there is none:

@@ -50,6 +50,7 @@ mod quota_enforcement;
 mod range_enforcement;
 mod report;
 mod resize;
+mod restart_times;
 mod round_state;
 mod scaling_model;
 mod scheduling_state;

@@ -2,6 +2,7 @@
 
 use super::free::{Holding, HostCapacity, NodeGpuMasks, bits, gpus_of};
 use super::gang::{GangPlacement, GangShape};
+use super::restart_times::RestartTimes;
 use super::scaling_model::JobScaling;
 use super::scheduling_state::SchedulingState;
 use crate::estimate::Estimate;
@@ -25,6 +26,9 @@ pub(crate) struct PlannedJob<'a> {
     pub actions: Vec<Action>,
     pub shape: GangShape,
     pub estimate: Estimate,
+    /// Stops and starts from which the cost of a restart is estimated: those of the job, else of
+    /// its family, else of other jobs.
+    pub restart_times: RestartTimes,
     pub sizing: JobScaling,
     pub placed_ms: Option<i64>,
     pub revision: u64,

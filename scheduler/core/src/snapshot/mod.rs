@@ -49,6 +49,9 @@ pub struct SnapshotFamily {
     pub family: String,
     /// Means over the family's jobs.
     pub speeds: Vec<Observation>,
+    /// Sums over all stops and starts of the family's jobs; `None` if none was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<Restarts>,
 }
 
 /// Queued jobs of one tenant that this round does not consider.

@@ -206,6 +206,7 @@ impl<'a> RoundState<'a> {
             actions: settled.actions,
             shape,
             estimate,
+            restart_times: self.learned.restart_times(job),
             sizing,
             placed_ms: if resized {
                 Some(self.now_ms)
