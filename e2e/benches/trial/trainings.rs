@@ -2,15 +2,11 @@
 
 use anyhow::Context as _;
 use muster_e2e::played::PlayedTraining;
-use muster_lab::reference_simulators::{Application, Cluster, NodeGroup, Profiles};
+use muster_lab::reference_simulators::{Cluster, FixedTraining, Profiles, SimulatorRules};
 use muster_lab::trace::{TraceJob, Workload};
-use muster_sim::core::learn::{BatchLimits, BatchSplit, Batching};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-/// Seconds without progress after a change of nodes, by the rules of Pollux' artefact.
-const RESTART_S: f64 = 30.0;
 
 /// Jobs of one application and batch size.
 pub type Kind = (String, u32);
@@ -38,9 +34,7 @@ impl Trainings {
             if by_kind.contains_key(&kind) {
                 continue;
             }
-            let application = profiles.applications.get(&kind.0);
-            let application = application.with_context(|| format!("no profile of {}", kind.0))?;
-            let training = training(application, kind.1, cluster, line_s)?;
+            let training = training(profiles, cluster, job, line_s)?;
             let path = folder.join(file(&kind));
             std::fs::write(&path, serde_json::to_vec(&training)?)?;
             by_kind.insert(kind, training);
@@ -89,70 +83,28 @@ fn file(kind: &Kind) -> String {
 }
 
 fn training(
-    application: &Application,
-    batch: u32,
+    profiles: &Profiles,
     cluster: &Cluster,
+    job: &TraceJob,
     line_s: f64,
 ) -> anyhow::Result<PlayedTraining> {
-    let [NodeGroup { nodes, gpus, .. }] = cluster.groups.as_slice() else {
-        anyhow::bail!("the trial needs equal nodes");
+    let training = FixedTraining::of(profiles, SimulatorRules::Pollux, cluster, job)?;
+    let mut kinds = training.speeds.by_kind.into_values();
+    let (Some(rows), None) = (kinds.next(), kinds.next()) else {
+        anyhow::bail!("the trial needs nodes of one GPU kind");
     };
-    let scale = f64::from(batch) / f64::from(application.init_batch);
-    let steps = (0..application.epochs).map(|epoch| {
-        let work = application.progress_until(epoch + 1) - application.progress_until(epoch);
-        work / application.noise(f64::from(batch), epoch).gain(scale)
+    let step_s = rows.into_iter();
+    let step_s = step_s.map(|row| {
+        row.into_iter()
+            .map(|steps_per_s| 1.0 / steps_per_s)
+            .collect()
     });
-    let limits = BatchLimits {
-        init: application.init_batch,
-        max: application.max_batch,
-        min_local: application.min_local,
-        max_local: application.max_local,
-    };
-    // The artefact runs `ncf` on one GPU if the user's batch size is kept.
-    let most = if application.name == "ncf" {
-        1
-    } else {
-        limits
-            .most_gpus(Batching::Fixed { batch })
-            .min(nodes * gpus)
-    };
-    let mut rows = Vec::new();
-    for on in 1..=most.min(*nodes) {
-        let row = (1..=most).map(|workers| {
-            let split = limits.split(batch, workers);
-            step_s(application, &placement(workers, on, *gpus), split)
-        });
-        rows.push(row.collect::<anyhow::Result<_>>()?);
-    }
     Ok(PlayedTraining {
-        // Steps of a training are far inside a u64.
-        steps: (steps.sum::<f64>().round() as u64).max(1),
-        start_s: RESTART_S,
+        steps: training.steps,
+        start_s: training.restart_s,
         line_s,
-        step_s: rows,
+        step_s: step_s.collect(),
     })
-}
-
-/// Seconds of one optimizer step with its accumulated passes.
-fn step_s(application: &Application, placement: &[u32], batch: BatchSplit) -> anyhow::Result<f64> {
-    let time = application.measured[0].step_time(placement, batch.local);
-    let time = time.with_context(|| format!("{} is not measured", application.name))?;
-    Ok(time.step_s + (time.step_s - time.sync_s) * f64::from(batch.accumulated))
-}
-
-/// GPUs on each of `on` nodes: whole nodes first if that takes as many nodes, else evenly.
-fn placement(workers: u32, on: u32, node_gpus: u32) -> Vec<u32> {
-    let (whole, rest) = (workers / node_gpus, workers % node_gpus);
-    let fewest = whole + u32::from(rest > 0);
-    if on.min(workers) <= fewest {
-        let mut packed = vec![node_gpus; whole as usize];
-        packed.extend((rest > 0).then_some(rest));
-        return packed;
-    }
-    let on = on.min(workers);
-    (0..on)
-        .map(|node| workers / on + u32::from(node < workers % on))
-        .collect()
 }
 
 /// Folder that the programs of all nodes can read.

@@ -4,7 +4,7 @@ use crate::{JobTimes, SHORT_JOBS, ShortJobAlone};
 use muster_model::spec::{Consistency, Range};
 use muster_sim::core::policies::name::PolicyName;
 use muster_sim::core::policy::{Policy, Slicing};
-use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, TrueSpeed};
+use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, SpeedFormula, TrueSpeed};
 use muster_sim::simulate;
 
 /// Finer than a time slice, so that rounding to steps has no effect.
@@ -25,6 +25,7 @@ pub fn run(
     let node = |number| SimNode {
         name: format!("node-{number}"),
         gpus: 2,
+        gpu_model: "gpu".to_owned(),
         rack: None,
     };
     let scenario = Scenario {
@@ -83,12 +84,14 @@ fn job(name: String, submitted_ms: i64, workers: u32, works_ms: i64) -> SimJob {
         batch: 128,
         steps: u64::try_from(works_ms * STEPS_PER_S / 1_000).expect("positive"),
         checkpoint_steps: 100,
-        speed: TrueSpeed {
+        launch_ms: None,
+        family: None,
+        speed: TrueSpeed::Formula(SpeedFormula {
             parallel_s: 1.0 / STEPS_PER_S as f64,
             serial_s: 0.0,
             exchange_s: 0.0,
             per_worker_s: 0.0,
             useful_workers: 1,
-        },
+        }),
     }
 }

@@ -2,6 +2,7 @@
 
 use muster_model::spec::{Consistency, Range};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// One simulation. Times are milliseconds from its start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +36,9 @@ pub struct Scenario {
 pub struct SimNode {
     pub name: String,
     pub gpus: u32,
+    /// Model of the GPUs.
+    #[serde(default = "gpu", skip_serializing_if = "is_gpu")]
+    pub gpu_model: String,
     /// `None`: the node reports no rack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
@@ -91,14 +95,47 @@ pub struct SimJob {
     /// Interval of checkpoints. An orderly stop loses no steps; a failed job returns to the last
     /// multiple.
     pub checkpoint_steps: u64,
+    /// Delay from a start until all tasks are up; `None` for that of the scenario.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_ms: Option<i64>,
+    /// Key of the family. Jobs of a tenant with the same key share what is learned of their speeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
     pub speed: TrueSpeed,
+}
+
+/// True speed of a job at every size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum TrueSpeed {
+    Formula(SpeedFormula),
+    Table(SpeedTable),
+}
+
+/// Steps per second of a job by GPU kind, number of nodes and number of workers:
+/// `by_kind[kind][nodes - 1][workers - 1]`. Beyond the table the last row and the last value hold.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpeedTable {
+    pub by_kind: BTreeMap<String, Vec<Vec<f64>>>,
+}
+
+/// Placement of a job's tasks, as far as its speed depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskPlacement<'a> {
+    /// Model of the GPUs.
+    pub kind: &'a str,
+    /// Number of nodes on which the workers are.
+    pub nodes: u32,
+    pub workers: u32,
+    pub ps_shards: u32,
 }
 
 /// Seconds per step: `parallel_s / w + serial_s + exchange_s * w / p + per_worker_s * w`. In the
 /// first term `w` is capped at `useful_workers`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TrueSpeed {
+pub struct SpeedFormula {
     pub parallel_s: f64,
     pub serial_s: f64,
     pub exchange_s: f64,
@@ -152,6 +189,14 @@ pub enum IncidentKind {
     },
 }
 
+fn gpu() -> String {
+    "gpu".to_owned()
+}
+
+fn is_gpu(model: &str) -> bool {
+    model == "gpu"
+}
+
 fn suspend_ms() -> i64 {
     100
 }
@@ -161,6 +206,31 @@ fn all() -> f64 {
 }
 
 impl TrueSpeed {
+    /// Steps per second; 0 on a GPU kind that the table does not contain.
+    #[must_use]
+    pub fn steps_per_s(&self, at: TaskPlacement<'_>) -> f64 {
+        match self {
+            Self::Formula(formula) => formula.steps_per_s(at.workers, at.ps_shards),
+            Self::Table(table) => table.steps_per_s(at),
+        }
+    }
+}
+
+impl SpeedTable {
+    fn steps_per_s(&self, at: TaskPlacement<'_>) -> f64 {
+        let rows = self.by_kind.get(at.kind).map_or(&[][..], Vec::as_slice);
+        let row = nth_or_last(rows, at.nodes).map_or(&[][..], Vec::as_slice);
+        nth_or_last(row, at.workers).copied().unwrap_or(0.0)
+    }
+}
+
+/// Element with this number, from 1; the last one if there are fewer.
+fn nth_or_last<T>(elements: &[T], number: u32) -> Option<&T> {
+    let index = number.saturating_sub(1) as usize;
+    elements.get(index).or_else(|| elements.last())
+}
+
+impl SpeedFormula {
     /// Steps per second.
     #[must_use]
     pub fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {

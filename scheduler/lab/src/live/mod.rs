@@ -5,16 +5,22 @@
 //! therefore runs at that size only, unless it is elastic. An elastic job may have up to twice as
 //! many GPUs and follows Amdahl's law (see [`SERIAL_SHARE`]). The planner knows a job's steps, as
 //! its document states them, and learns its speed while it runs.
+//!
+//! A job of Pollux' or Sia's workloads trains at its user's batch size, with the speeds of the
+//! profiles (`live/profiled.rs`).
 
 mod gpu_use;
+mod profiled;
 
-use crate::reference_simulators::{Cluster, ContestError, Profiles, seconds_at_request};
+use crate::reference_simulators::{Cluster, ContestError, NodeGroup, Profiles};
 use crate::run::{AllocationSpan, JobRun, RunNode, SimulationRun};
 use crate::trace::{TraceJob, TraceWork, Workload};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Packing, Policy, Slicing};
 use muster_model::spec::{Consistency, Range};
-use muster_sim::scenario::{Scenario, Sharing, SimJob, SimNode, SimTenant, TrueSpeed};
+use muster_sim::scenario::{
+    Scenario, Sharing, SimJob, SimNode, SimTenant, SpeedFormula, TaskPlacement, TrueSpeed,
+};
 use muster_sim::simulation_record::SimulationRecord;
 use muster_sim::{SimError, simulate_recorded};
 
@@ -33,6 +39,9 @@ pub const ROUND_MS: i64 = 300_000;
 /// Same as [`ROUND_MS`] for policies that stop running jobs for jobs of equal priority. Their
 /// shortest slice is a minute (Gandiva's quantum).
 pub const TURN_MS: i64 = 60_000;
+
+/// Same as [`ROUND_MS`] for profiled jobs: the interval of the published simulators.
+pub const PROFILED_ROUND_MS: i64 = 60_000;
 
 /// Same as [`ROUND_MS`] with time slicing. A slice and the trial of a pair take a minute. A pair is
 /// formed again one round after its slice begins. A shorter interval would improve packing little
@@ -56,7 +65,8 @@ pub const MOST_TIMES: u32 = 2;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LiveRunSettings {
     pub policy: PolicyName,
-    /// Jobs may grow; see [`SERIAL_SHARE`].
+    /// Jobs may have other sizes than the requested one: up to twice the GPUs with Amdahl's law
+    /// ([`SERIAL_SHARE`]), a profiled job from one GPU to the largest useful number.
     pub is_elastic: bool,
     /// Time slicing; `None` switches it off.
     pub slicing: Option<Slicing>,
@@ -71,9 +81,11 @@ impl LiveRunSettings {
     /// Eleven years: traces last for months, and some of their jobs for weeks.
     pub const UNTIL_S: f64 = 3.5e8;
 
-    fn round_ms(&self) -> i64 {
+    fn round_ms(&self, is_profiled: bool) -> i64 {
         if self.slicing.is_some() {
             SLICE_ROUND_MS
+        } else if is_profiled {
+            PROFILED_ROUND_MS
         } else if self.policy.policy().capabilities().takes_turns {
             TURN_MS
         } else {
@@ -97,8 +109,10 @@ pub enum LiveError {
     NoProfiles { job: String },
     #[error("job {job} asks for {gpus} GPUs, the cluster has {most}")]
     TooLarge { job: String, gpus: u32, most: u32 },
-    #[error("the cluster has GPUs of several kinds; traces say how long a job runs on one")]
-    Kinds,
+    #[error(
+        "the cluster has GPUs of several kinds, and job {job} says how long it runs on one; profiled workloads (--profiles) take several kinds"
+    )]
+    Kinds { job: String },
     #[error(transparent)]
     Profiles(#[from] ContestError),
     #[error("simulate the workload")]
@@ -138,20 +152,22 @@ pub fn run(
     watch: &mut dyn FnMut() -> f64,
     tell: &mut dyn FnMut(usize),
 ) -> Result<SimulationRun, LiveError> {
-    if cluster.groups.len() > 1 {
-        return Err(LiveError::Kinds);
-    }
-    let nodes = nodes(cluster);
+    let nodes = nodes(profiles, cluster);
     let mut tenants: Vec<&str> = workload.jobs.iter().map(|job| &*job.tenant).collect();
     tenants.sort_unstable();
     tenants.dedup();
     let mut jobs = Vec::with_capacity(workload.jobs.len());
     for job in &workload.jobs {
-        let length_s = length_s(profiles, cluster, job)?;
         // Always present, because `tenants` lists all of them.
         let tenant = tenants.binary_search(&&*job.tenant).unwrap_or(0);
-        jobs.push(sim_job(job, length_s, tenant, settings));
+        jobs.push(match job.work {
+            TraceWork::Training { .. } => {
+                profiled::sim_job(profiles, cluster, job, tenant, settings)?
+            }
+            _ => sim_job(job, length_s(cluster, job)?, tenant, settings),
+        });
     }
+    let is_profiled = jobs.iter().any(|job| job.family.is_some());
     let sharing = settings.packs.then(|| Sharing {
         gpu_memory_bytes: gpu_use::MEMORY_BYTES,
         sample_ms: SAMPLE_MS,
@@ -167,6 +183,7 @@ pub fn run(
             .map(|node| SimNode {
                 name: node.name.clone(),
                 gpus: node.gpus,
+                gpu_model: node.kind.clone(),
                 rack: None,
             })
             .collect(),
@@ -184,7 +201,7 @@ pub fn run(
         suspend_ms: 100,
         stop_ms: STOP_MS,
         sharing,
-        round_ms: settings.round_ms(),
+        round_ms: settings.round_ms(is_profiled),
         until_ms: ms(settings.until_s),
     };
     let policy = Policy {
@@ -199,9 +216,9 @@ pub fn run(
     Ok(into_run(workload, settings, &scenario, nodes, record))
 }
 
-fn nodes(cluster: &Cluster) -> Vec<RunNode> {
+fn nodes(profiles: Option<&Profiles>, cluster: &Cluster) -> Vec<RunNode> {
     let of_group = cluster.groups.iter().flat_map(|group| {
-        let kind = group.kind.clone().unwrap_or_else(|| "gpu".to_owned());
+        let kind = kind(profiles, group).to_owned();
         let gpus = group.gpus;
         (0..group.nodes).map(move |number| RunNode {
             // The planner orders nodes by name, and pictures use that order.
@@ -213,12 +230,20 @@ fn nodes(cluster: &Cluster) -> Vec<RunNode> {
     of_group.collect()
 }
 
+/// GPU kind of a group; without a name that of the profiles.
+fn kind<'a>(profiles: Option<&'a Profiles>, group: &'a NodeGroup) -> &'a str {
+    let profiled = profiles.and_then(|profiles| profiles.kinds.first());
+    let named = group.kind.as_ref().or(profiled);
+    named.map_or("gpu", String::as_str)
+}
+
 /// Seconds for which the job trains on the requested GPUs.
-fn length_s(
-    profiles: Option<&Profiles>,
-    cluster: &Cluster,
-    job: &TraceJob,
-) -> Result<f64, LiveError> {
+fn length_s(cluster: &Cluster, job: &TraceJob) -> Result<f64, LiveError> {
+    if cluster.groups.len() > 1 {
+        return Err(LiveError::Kinds {
+            job: job.name.clone(),
+        });
+    }
     let most = cluster.gpus();
     if job.gpus == 0 {
         return Err(LiveError::NoLength {
@@ -234,16 +259,10 @@ fn length_s(
     }
     match job.work {
         TraceWork::Seconds { seconds } => Ok(seconds),
-        TraceWork::Training { .. } => {
-            let profiles = profiles.ok_or_else(|| LiveError::NoProfiles {
-                job: job.name.clone(),
-            })?;
-            Ok(seconds_at_request(profiles, cluster, job)?)
-        }
         TraceWork::Steps { .. } => Err(LiveError::Steps {
             job: job.name.clone(),
         }),
-        TraceWork::Unknown => Err(LiveError::NoLength {
+        TraceWork::Training { .. } | TraceWork::Unknown => Err(LiveError::NoLength {
             job: job.name.clone(),
         }),
     }
@@ -276,13 +295,15 @@ fn sim_job(job: &TraceJob, length_s: f64, tenant: usize, settings: &LiveRunSetti
         // Lengths are years at most.
         steps: ((length_s * STEPS_PER_S).round() as u64).max(1),
         checkpoint_steps: 1,
-        speed: TrueSpeed {
+        launch_ms: None,
+        family: None,
+        speed: TrueSpeed::Formula(SpeedFormula {
             parallel_s: (1.0 - SERIAL_SHARE) * step_s * f64::from(job.gpus),
             serial_s: SERIAL_SHARE * step_s,
             exchange_s: 0.0,
             per_worker_s: 0.0,
             useful_workers: u32::MAX,
-        },
+        }),
     }
 }
 
@@ -340,8 +361,24 @@ fn into_run(
 
 /// Seconds for which the job runs on `workers` workers, start and stop included.
 fn takes_s(job: &SimJob, workers: u32) -> f64 {
-    let steps_s = job.steps as f64 / job.speed.steps_per_s(workers, 1);
-    seconds(ms(steps_s) + LAUNCH_MS + STOP_MS)
+    let on = |kind| {
+        job.speed.steps_per_s(TaskPlacement {
+            kind,
+            nodes: 1,
+            workers,
+            ps_shards: 1,
+        })
+    };
+    let steps_per_s = match &job.speed {
+        TrueSpeed::Formula(_) => on(""),
+        TrueSpeed::Table(table) => table
+            .by_kind
+            .keys()
+            .map(|kind| on(kind))
+            .fold(0.0, f64::max),
+    };
+    let launch_ms = job.launch_ms.unwrap_or(LAUNCH_MS);
+    seconds(ms(job.steps as f64 / steps_per_s) + launch_ms + STOP_MS)
 }
 
 /// Times of traces are years at most, far inside an i64 of milliseconds.

@@ -1,9 +1,14 @@
 use super::{LiveError, LiveRunSettings, gpu_use, run, sample};
-use crate::reference_simulators::{Cluster, NodeGroup};
+use crate::contestants::contestant;
+use crate::reference_simulators::{
+    self, Cluster, FixedTraining, NodeGroup, Profiles, ReferenceSettings, SimulatorRules,
+};
 use crate::run::{AllocationSpan, SimulationRun};
+use crate::trace::file::read_text;
 use crate::trace::{Workload, read};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Slicing;
+use std::path::Path;
 
 const HEADER: &str = "job_id,vc,submit_s,gpus,duration_s,status";
 
@@ -204,4 +209,105 @@ fn held_once(lengths_s: [u32; 2]) {
     );
     let held_s: f64 = spans.iter().map(|span| span.to_s - span.from_s).sum();
     assert!((run.end_s - held_s).abs() < 15.0, "{spans:?}");
+}
+
+fn pollux() -> Profiles {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/pollux");
+    Profiles::read(&folder).expect("the profiles are part of the repository")
+}
+
+fn four_by_four(nodes: u32) -> Cluster {
+    Cluster {
+        groups: vec![NodeGroup {
+            kind: None,
+            nodes,
+            gpus: 4,
+        }],
+    }
+}
+
+fn profiled(policy: PolicyName, is_elastic: bool) -> LiveRunSettings {
+    LiveRunSettings {
+        policy,
+        is_elastic,
+        slicing: None,
+        packs: false,
+        until_s: LiveRunSettings::UNTIL_S,
+    }
+}
+
+/// A profiled job of fixed size needs 30 s for start and stop, as in Pollux' simulator.
+#[test]
+fn profiled_job_trains_as_long_as_its_profile_says() {
+    let text = "name,time,application,num_replicas,batch_size\na,0,cifar10,2,256\n";
+    let workload = read("t.csv", "t", text).expect("a workload");
+    let (profiles, cluster) = (pollux(), four_by_four(1));
+    let settings = profiled(PolicyName::Fifo, false);
+    let run = run(
+        Some(&profiles),
+        &workload,
+        &cluster,
+        &settings,
+        &mut || 0.0,
+        &mut |_| {},
+    );
+    let run = run.expect("it runs");
+    let rules = SimulatorRules::Pollux;
+    let training = FixedTraining::of(&profiles, rules, &cluster, &workload.jobs[0]);
+    let training = training.expect("it is profiled");
+    let row = &training.speeds.by_kind["gpu"][0];
+    let expected_s = 30.0 + training.steps as f64 / row[1];
+    let finished_s = run.jobs[0].finished_s.expect("it ends");
+    assert!(
+        (finished_s - expected_s).abs() < 0.01,
+        "{finished_s} {expected_s}"
+    );
+    assert!(row[1] > row[0], "two GPUs are faster");
+}
+
+/// The live planner learns speeds and restarts by family. Its mean completion time is then near
+/// that of the policy under the rules of the published simulator.
+#[test]
+fn live_planner_is_near_published_rules_on_pollux_workload() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = path.join("traces/pollux/workloads-1.0/workload-1.csv.zst");
+    let text = read_text(&path).expect("a workload");
+    let workload = read("workload-1", "workload-1", &text).expect("a workload");
+    let (profiles, cluster) = (pollux(), four_by_four(16));
+    let settings = profiled(PolicyName::Muster, true);
+    let live = run(
+        Some(&profiles),
+        &workload,
+        &cluster,
+        &settings,
+        &mut || 0.0,
+        &mut |_| {},
+    );
+    let fixed = contestant("muster-fixed").expect("a contestant");
+    let published = ReferenceSettings {
+        rules: SimulatorRules::Pollux,
+        interference: 0.0,
+        until_s: ReferenceSettings::UNTIL_S,
+    };
+    let published = reference_simulators::run(
+        &profiles,
+        &workload,
+        &cluster,
+        &published,
+        &fixed,
+        &mut || 0.0,
+        &mut |_| {},
+    );
+    let live_s = mean_s(&live.expect("it runs"));
+    let published_s = mean_s(&published.expect("it runs"));
+    let ratio = live_s / published_s;
+    assert!((0.85..1.15).contains(&ratio), "{live_s} {published_s}");
+}
+
+fn mean_s(run: &SimulationRun) -> f64 {
+    let lengths = run
+        .jobs
+        .iter()
+        .map(|job| job.finished_s.expect("it ends") - job.submitted_s);
+    lengths.sum::<f64>() / run.jobs.len() as f64
 }

@@ -62,20 +62,30 @@ impl Cluster {
             .sum()
     }
 
+    /// GPU kinds: name, index in the profiles, number of nodes, and GPUs of the largest node.
+    pub(super) fn kinds(
+        &self,
+        profiles: &Profiles,
+    ) -> Result<Vec<(String, u16, u32, u32)>, ContestError> {
+        let mut kinds: Vec<(String, u16, u32, u32)> = Vec::new();
+        for group in &self.groups {
+            let (name, kind) = profiled_kind(group, profiles)?;
+            match kinds.iter_mut().find(|known| known.1 == kind) {
+                Some((_, _, nodes, gpus)) => {
+                    *nodes += group.nodes;
+                    *gpus = (*gpus).max(group.gpus);
+                }
+                None => kinds.push((name, kind, group.nodes, group.gpus)),
+            }
+        }
+        Ok(kinds)
+    }
+
     /// Nodes in the form that policies read.
     pub(super) fn nodes(&self, profiles: &Profiles) -> Result<Vec<ProblemNode>, ContestError> {
         let mut nodes = Vec::new();
         for group in &self.groups {
-            let name = group
-                .kind
-                .clone()
-                .unwrap_or_else(|| profiles.kinds[0].clone());
-            let kind = profiles
-                .kind(&name)
-                .ok_or_else(|| ContestError::UnknownKind {
-                    kind: name,
-                    known: profiles.kinds.join(", "),
-                })?;
+            let (_, kind) = profiled_kind(group, profiles)?;
             nodes.extend((0..group.nodes).map(|_| ProblemNode {
                 kind,
                 gpus: group.gpus,
@@ -86,4 +96,16 @@ impl Cluster {
         }
         Ok(nodes)
     }
+}
+
+/// Name of a group's GPU kind, and its index in the profiles.
+fn profiled_kind(group: &NodeGroup, profiles: &Profiles) -> Result<(String, u16), ContestError> {
+    let name = group.kind.as_ref().unwrap_or(&profiles.kinds[0]);
+    let kind = profiles
+        .kind(name)
+        .ok_or_else(|| ContestError::UnknownKind {
+            kind: name.clone(),
+            known: profiles.kinds.join(", "),
+        })?;
+    Ok((name.clone(), kind))
 }

@@ -2,12 +2,8 @@
 //! least work.
 
 use super::application::Application;
-use super::contestant::{Cluster, ContestError};
-use super::profiles::Profiles;
-use super::reference_job::training_of;
 use super::rules::SimulatorRules;
 use super::training::{iteration_s, packed};
-use crate::trace::TraceJob;
 use muster_core::learn::{BatchLimits, BatchSplit};
 use muster_core::problem::ProblemNode;
 
@@ -34,25 +30,6 @@ const BATCHES: u32 = 30;
 
 /// Index of a GPU kind, GPUs of its largest node, and all its GPUs.
 type GpuKindCapacity = (u16, u32, u32);
-
-/// Seconds for which a job of Pollux' or Sia's workloads trains at the requested GPUs and batch
-/// size on the empty cluster.
-///
-/// # Errors
-/// [`ContestError`] if the profiles do not know the application or a GPU kind.
-pub fn seconds_at_request(
-    profiles: &Profiles,
-    cluster: &Cluster,
-    job: &TraceJob,
-) -> Result<f64, ContestError> {
-    let (application, batch) = training_of(profiles, cluster, job)?;
-    let class = Class::Rigid {
-        batch,
-        gpus: job.gpus,
-    };
-    let nodes = cluster.nodes(profiles)?;
-    Ok(lower_bound(application, SimulatorRules::Pollux, &nodes, class).alone_s)
-}
 
 pub(super) fn lower_bound(
     application: &Application,

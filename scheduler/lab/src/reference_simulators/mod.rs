@@ -7,6 +7,7 @@
 
 mod application;
 mod contestant;
+mod fixed_training;
 #[cfg(test)]
 mod ground_truth;
 mod lower_bound;
@@ -21,7 +22,7 @@ mod training;
 
 pub use application::{Application, Epoch, GradientStatistics};
 pub use contestant::{Cluster, ContestError, Contestant, NodeGroup};
-pub use lower_bound::seconds_at_request;
+pub use fixed_training::FixedTraining;
 pub use observation::{Learning, ObservationSource};
 pub use profiles::{ProfileError, Profiles};
 pub use rules::SimulatorRules;

@@ -71,11 +71,19 @@ impl SimulatorRules {
     /// Maximum number of GPUs: beyond it a GPU would get less than its smallest batch. The
     /// artefacts run `ncf` on one GPU if the user's batch size is kept.
     pub(super) fn most_gpus(self, training: &ReferenceTraining<'_>, batching: Batching) -> u32 {
+        self.most_gpus_of(training.application, training.kind, batching)
+    }
+
+    /// Same as [`Self::most_gpus`], for an application on a GPU kind.
+    pub(super) fn most_gpus_of(
+        self,
+        application: &Application,
+        kind: u16,
+        batching: Batching,
+    ) -> u32 {
         match batching {
-            Batching::Fixed { .. } if training.application.name == "ncf" => 1,
-            _ => self
-                .limits(training.application, training.kind)
-                .most_gpus(batching),
+            Batching::Fixed { .. } if application.name == "ncf" => 1,
+            _ => self.limits(application, kind).most_gpus(batching),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Converts a scenario's nodes, tenants and jobs to the snapshot of the first round.
 
 use super::ids::{node_id, tenant_id};
+use super::learned::LearnedFamilies;
 use super::sharing::Companies;
 use super::{SimulatedJob, SimulationEngine, freed};
 use crate::outcome::JobOutcome;
@@ -49,7 +50,7 @@ impl<'s> SimulationEngine<'s> {
                         taken: Vec::new(),
                         faults: Vec::new(),
                         gpus: node.gpus,
-                        gpu_model: "gpu".to_owned(),
+                        gpu_model: node.gpu_model.clone(),
                         cpu_slots: false,
                         labels: BTreeMap::new(),
                         pods: None,
@@ -82,6 +83,7 @@ impl<'s> SimulationEngine<'s> {
             companies: Companies::new(),
             uses: uses(scenario),
             decision_s: Vec::new(),
+            learned: LearnedFamilies::default(),
         };
         engine.snapshot.sort();
         engine.places = freed::places(&engine.snapshot.nodes);
@@ -155,7 +157,7 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> SnapshotJob {
         },
         speeds: Vec::new(),
         placed_speeds: Vec::new(),
-        family: None,
+        family: spec.family.clone(),
         trained_s: 0.0,
         lasts: None,
         ran: None,

@@ -4,14 +4,17 @@ mod begin;
 mod freed;
 mod happen;
 mod ids;
+mod learned;
 mod record;
 mod sharing;
 
 use crate::outcome::{JobOutcome, SimulationOutcome, TimelineEntry};
-use crate::scenario::{GpuUse, Incident, Scenario, SimJob};
+use crate::scenario::{GpuUse, Incident, Scenario, SimJob, TaskPlacement};
 use crate::simulation_record::{Holds, SimulationRecord};
 pub(crate) use ids::node_number;
 use ids::{job_id, job_number};
+use learned::LearnedFamilies;
+use muster_core::learn::Observation;
 use muster_core::policy::Policy;
 use muster_core::snapshot::{ClusterSnapshot, Finished, SnapshotJob, SnapshotTask, SpeedPoint};
 use muster_core::{ApplyError, Violation, apply, check_with, plan};
@@ -19,7 +22,7 @@ use muster_model::id::NodeId;
 use muster_model::job::JobState;
 use muster_model::task::{Outcome as TaskOutcome, TaskEvent, TaskState};
 use sharing::Companies;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Rounding error of a sum of steps, in milliseconds. Without it a job could end a millisecond
 /// late.
@@ -110,6 +113,7 @@ struct SimulationEngine<'s> {
     /// By the job's number; empty without `sharing`.
     uses: Vec<GpuUse>,
     decision_s: Vec<f64>,
+    learned: LearnedFamilies,
 }
 
 /// State of a job that the snapshot does not contain.
@@ -117,6 +121,8 @@ struct SimulationEngine<'s> {
 struct SimulatedJob {
     /// Time at which the tasks of the current revision are up, suspended or gone.
     due_ms: Option<i64>,
+    /// Time of the order that `due_ms` follows.
+    ordered_ms: i64,
     /// Exact number of steps done.
     steps: f64,
 }
@@ -187,11 +193,27 @@ impl<'s> SimulationEngine<'s> {
             && job.state == JobState::Running
             // A job that is resized in place trains while new tasks start.
             && (job.in_place || job.tasks.iter().all(SnapshotTask::is_up));
-        let (workers, ps_shards) = job.up_size();
         trains.then(|| {
-            let alone = self.spec(job).speed.steps_per_s(workers, ps_shards);
+            let alone = self.spec(job).speed.steps_per_s(self.placement(job));
             alone * self.kept_across_racks(job) * self.kept_beside(job)
         })
+    }
+
+    /// Placement of the tasks that are up.
+    fn placement(&self, job: &SnapshotJob) -> TaskPlacement<'_> {
+        let workers = job
+            .tasks
+            .iter()
+            .filter(|task| task.is_up() && task.is_worker());
+        let nodes: BTreeSet<NodeId> = workers.map(|task| task.node).collect();
+        let first = nodes.first().and_then(|node| self.places.get(node));
+        let (workers, ps_shards) = job.up_size();
+        TaskPlacement {
+            kind: first.map_or("", |&index| &self.snapshot.nodes[index].gpu_model),
+            nodes: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+            workers,
+            ps_shards,
+        }
     }
 
     /// Factor on the job's speed by its racks; 1 in one rack.
@@ -229,8 +251,10 @@ impl<'s> SimulationEngine<'s> {
         if let Some(sharing) = &self.scenario.sharing {
             self.tell_use(sharing, &speeds, self.snapshot.now_ms + elapsed_ms);
         }
+        let samples = self.samples(&speeds);
         let elapsed_s = elapsed_ms as f64 / 1000.0;
-        for (job, speed) in self.snapshot.jobs.iter_mut().zip(speeds) {
+        let trained = self.snapshot.jobs.iter_mut().zip(speeds).zip(samples);
+        for ((job, speed), sample) in trained {
             let Some(speed) = speed else { continue };
             let spec = &self.scenario.jobs[job_number(job.id)];
             let live = &mut self.live[job_number(job.id)];
@@ -241,6 +265,9 @@ impl<'s> SimulationEngine<'s> {
             // The rate beside another job is not one of the job's speeds.
             if !self.companies.contains_key(&job.id) {
                 measure(job, speed);
+                if let Some(sample) = sample {
+                    self.learned.observe(job, sample);
+                }
             }
             if job.progress.step >= spec.steps {
                 job.finished = Some(Finished {
@@ -249,6 +276,16 @@ impl<'s> SimulationEngine<'s> {
                 });
             }
         }
+    }
+
+    /// Samples of the jobs that train and have a family.
+    fn samples(&self, speeds: &[Option<f64>]) -> Vec<Option<Observation>> {
+        let jobs = self.snapshot.jobs.iter().zip(speeds);
+        let samples = jobs.map(|(job, speed)| {
+            let speed = speed.filter(|_| job.family.is_some())?;
+            Some(learned::sample(self.placement(job), speed))
+        });
+        samples.collect()
     }
 
     /// Applies the task events that are due: tasks come up, exit or are suspended.
@@ -264,6 +301,12 @@ impl<'s> SimulationEngine<'s> {
             }
             live.due_ms = None;
             let before = freed::held(job);
+            let since_s = (self.snapshot.now_ms - live.ordered_ms) as f64 / 1000.0;
+            if job.state == JobState::Starting {
+                self.learned.started(job, since_s);
+            } else if matches!(job.state, JobState::Stopping { .. }) && job.finished.is_none() {
+                self.learned.stopped(job, since_s);
+            }
             come_due(job);
             let after = freed::held(job);
             gone.extend(before.into_iter().filter(|held| !after.contains(held)));
@@ -293,6 +336,7 @@ impl<'s> SimulationEngine<'s> {
 
     fn round(&mut self, policy: &Policy, watch: &mut dyn FnMut() -> f64) -> Result<(), SimError> {
         self.inherit();
+        self.snapshot.families = self.learned.families();
         let round = self.snapshot.round;
         let began_s = watch();
         let (plan, _) = plan(&self.snapshot, policy);

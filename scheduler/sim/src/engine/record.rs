@@ -15,11 +15,16 @@ impl SimulationEngine<'_> {
         let now_ms = self.snapshot.now_ms;
         for decision in &plan.decisions {
             let index = job_number(decision.job);
-            let name = &self.scenario.jobs[index].name;
+            let spec = &self.scenario.jobs[index];
+            let (name, launch_ms) = (&spec.name, spec.launch_ms);
+            let launch_ms = launch_ms.unwrap_or(self.scenario.launch_ms);
             let live = &mut self.live[index];
+            if matches!(decision.action, Action::Start { .. } | Action::Stop { .. }) {
+                live.ordered_ms = now_ms;
+            }
             match &decision.action {
                 Action::Start { tasks, .. } => {
-                    live.due_ms = Some(now_ms + self.scenario.launch_ms);
+                    live.due_ms = Some(now_ms + launch_ms);
                     let shards = tasks
                         .iter()
                         .filter(|task| task.role.kind() == "ps_shard")
@@ -35,7 +40,7 @@ impl SimulationEngine<'_> {
                     });
                 }
                 Action::Resize { join, why, .. } => {
-                    let (launch_ms, stop_ms) = (self.scenario.launch_ms, self.scenario.stop_ms);
+                    let stop_ms = self.scenario.stop_ms;
                     let due_ms = if join.is_empty() { stop_ms } else { launch_ms };
                     live.due_ms = Some(now_ms + due_ms);
                     let jobs = &self.snapshot.jobs;

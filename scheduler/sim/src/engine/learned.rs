@@ -1,0 +1,99 @@
+//! Measured speeds by GPU kind and placement, and durations of restarts, of each job and of its
+//! family, as the store would keep them.
+//!
+//! A stretch between two events is one sample. The true speed of a placement is constant, so the
+//! mean over a family is the last measured speed.
+
+use crate::scenario::TaskPlacement;
+use muster_core::learn::Observation;
+use muster_core::snapshot::{Restarts, SnapshotFamily, SnapshotJob};
+use muster_model::id::TenantId;
+use std::collections::BTreeMap;
+
+/// Largest weight of one measurement of a job, in samples, as in the store.
+const MOST_SAMPLES: f64 = 200.0;
+
+/// Measurements of the families so far, by tenant and key.
+#[derive(Debug, Default)]
+pub(super) struct LearnedFamilies(BTreeMap<(TenantId, String), LearnedFamily>);
+
+#[derive(Debug, Default)]
+struct LearnedFamily {
+    speeds: Vec<Observation>,
+    restarts: Restarts,
+}
+
+impl LearnedFamilies {
+    /// Records a sample of a job and of its family. Nothing is recorded for a job without a family.
+    pub(super) fn observe(&mut self, job: &mut SnapshotJob, seen: Observation) {
+        if let Some(family) = self.of(job) {
+            add(&mut family.speeds, &seen);
+            add(&mut job.placed_speeds, &seen);
+        }
+    }
+
+    /// Records that the tasks of a job are up, `start_s` seconds after the start order.
+    pub(super) fn started(&mut self, job: &mut SnapshotJob, start_s: f64) {
+        let family = self.of(job).map(|family| &mut family.restarts);
+        for restarts in family
+            .into_iter()
+            .chain([job.restarts.get_or_insert_default()])
+        {
+            restarts.starts += 1;
+            restarts.start_s += start_s;
+        }
+    }
+
+    /// Records that the tasks of a job have exited, `stop_s` seconds after the stop order.
+    pub(super) fn stopped(&mut self, job: &mut SnapshotJob, stop_s: f64) {
+        let family = self.of(job).map(|family| &mut family.restarts);
+        for restarts in family
+            .into_iter()
+            .chain([job.restarts.get_or_insert_default()])
+        {
+            restarts.stops += 1;
+            restarts.stop_s += stop_s;
+        }
+    }
+
+    fn of(&mut self, job: &SnapshotJob) -> Option<&mut LearnedFamily> {
+        let key = (job.tenant, job.family.clone()?);
+        Some(self.0.entry(key).or_default())
+    }
+
+    /// Families in the order of a snapshot.
+    pub(super) fn families(&self) -> Vec<SnapshotFamily> {
+        let families = self.0.iter();
+        let families = families.map(|((tenant, family), known)| SnapshotFamily {
+            tenant: *tenant,
+            family: family.clone(),
+            speeds: known.speeds.clone(),
+            restarts: (known.restarts != Restarts::default()).then_some(known.restarts),
+        });
+        families.collect()
+    }
+}
+
+/// One sample of a speed on a placement.
+pub(super) fn sample(at: TaskPlacement<'_>, steps_per_s: f64) -> Observation {
+    Observation {
+        gpu_kind: at.kind.to_owned(),
+        workers: at.workers,
+        ps_shards: at.ps_shards,
+        nodes: at.nodes,
+        steps_per_s,
+        samples: 1.0,
+    }
+}
+
+fn add(known: &mut Vec<Observation>, seen: &Observation) {
+    let place = |one: &Observation| (one.gpu_kind.clone(), one.size(), one.nodes);
+    match known.binary_search_by_key(&place(seen), place) {
+        Ok(index) => {
+            let known = &mut known[index];
+            known.steps_per_s = seen.steps_per_s;
+            known.samples = (known.samples + 1.0).min(MOST_SAMPLES);
+        }
+        Err(index) => known.insert(index, seen.clone()),
+    }
+}
