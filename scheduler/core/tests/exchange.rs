@@ -152,7 +152,7 @@ fn reasons_name_the_other_job_and_its_gain() {
     let (id, gainer) = (scene.find("b").id, scene.find("a").id);
     let mut decisions = plan.decisions.iter();
     let cost = decisions.find_map(|one| match &one.action {
-        Action::Displace { cost } if one.job == id => Some(cost.clone()),
+        Action::Displace { cost } if one.job == id => Some(*cost),
         _ => None,
     });
     let cost = cost.expect("a stated cost");

@@ -49,7 +49,7 @@ fn lasts_s(snapshot: ClusterSnapshot) -> f64 {
     let believed = believed(&snapshot, &policy);
     let mut run = ForecastRun::new(snapshot, believed, Vec::new(), ClusterDelays::LIVE);
     run.run(&policy).expect("the core keeps its own rules");
-    let result = run.results().into_iter().next().expect("the job");
+    let result = run.results().next().expect("the job");
     let (start_ms, finish_ms) = (result.start_ms.expect("starts"), result.finish_ms);
     (finish_ms.expect("ends") - start_ms) as f64 / 1_000.0
 }
@@ -82,11 +82,7 @@ fn forecast_job_moves_to_faster_kind_that_opens() {
     let now_ms = later.now_ms;
     let mut run = ForecastRun::new(later, truths, Vec::new(), ClusterDelays::LIVE);
     run.run(&policy).expect("valid rounds");
-    let finish_ms = run
-        .results()
-        .into_iter()
-        .next()
-        .and_then(|one| one.finish_ms);
+    let finish_ms = run.results().next().and_then(|one| one.finish_ms);
     let left_s = (finish_ms.expect("ends") - now_ms) as f64 / 1_000.0;
     assert!(left_s < 1_200.0, "{left_s} s, and 3,000 s on the slow kind");
 }

@@ -112,7 +112,7 @@ impl<'s> Checker<'s> {
             for &gpu in &seat.gpus {
                 let seat = (node, gpu);
                 let is_left = own.contains(&seat) || self.stopping.contains(&seat);
-                if !self.free.remove(&seat) && !(is_left && self.kept.insert(seat)) {
+                if !(self.free.remove(&seat) || is_left && self.kept.insert(seat)) {
                     let job = job.id;
                     self.violations
                         .push(Violation::GpuNotFree { job, node, gpu });
