@@ -42,19 +42,8 @@ pub const CHECKPOINT_EVERY: u64 = 50;
 /// # Panics
 /// If they cannot be listed.
 pub async fn jobs(cluster: &TestCluster) -> Vec<JobView> {
-    let mut jobs = Vec::new();
-    let mut query = JobQuery {
-        limit: Some(500),
-        ..JobQuery::default()
-    };
-    loop {
-        let page = cluster.client().jobs(&query).await.expect("jobs");
-        jobs.extend(page.items);
-        if page.next.is_none() {
-            return jobs;
-        }
-        query.after = page.next;
-    }
+    let every = JobQuery::default();
+    cluster.client().all_jobs(&every).await.expect("jobs")
 }
 
 /// Checks that two tasks never held a GPU slot at the same time.
@@ -132,9 +121,18 @@ pub async fn training_is_continuous(cluster: &TestCluster, job: JobId, steps: u6
 
 /// Checks with the command line that every stored round replays to the same bytes.
 pub fn every_round_replays(cluster: &TestCluster) {
+    rounds_replay(cluster, &["--since", "1h"]);
+}
+
+/// As [`every_round_replays`], for the rounds that these arguments of `muster replay` select.
+///
+/// # Panics
+/// If a round gives other bytes, or there are fewer than 4 rounds.
+pub fn rounds_replay(cluster: &TestCluster, selection: &[&str]) {
     let output = cluster
         .muster()
-        .args(["replay", "--since", "1h"])
+        .arg("replay")
+        .args(selection)
         .output()
         .expect("muster replay runs");
     let said = String::from_utf8_lossy(&output.stdout);

@@ -17,6 +17,9 @@ use serde::de::DeserializeOwned;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+/// Largest number of jobs of a page.
+const LARGEST_PAGE: u32 = 500;
+
 /// A part of a task's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPage {
@@ -78,6 +81,25 @@ impl Client {
     /// Returns a page of jobs, newest first.
     pub async fn jobs(&self, query: &JobQuery) -> Result<Page<JobView>, ClientError> {
         self.get(&["jobs"], &query.pairs()).await
+    }
+
+    /// Returns all jobs that match, newest first. It reads as many pages as are needed; the page
+    /// size and the start of `query` have no effect.
+    pub async fn all_jobs(&self, query: &JobQuery) -> Result<Vec<JobView>, ClientError> {
+        let mut query = JobQuery {
+            limit: Some(LARGEST_PAGE),
+            after: None,
+            ..query.clone()
+        };
+        let mut jobs = Vec::new();
+        loop {
+            let page = self.jobs(&query).await?;
+            jobs.extend(page.items);
+            query.after = page.next;
+            if query.after.is_none() {
+                return Ok(jobs);
+            }
+        }
     }
 
     pub async fn job(&self, id: JobId) -> Result<JobView, ClientError> {

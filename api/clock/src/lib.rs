@@ -1,4 +1,4 @@
-//! Rate of the wall clock, for trials that run a recorded workload faster than life.
+//! Rate of the wall clock, for trials that run a recorded workload faster than real time.
 //!
 //! Each daemon passes its reading of the system's clock through [`unix_ns`]. In production the
 //! variable [`VARIABLE`] is absent, and the reading is returned unchanged. In a trial every stored

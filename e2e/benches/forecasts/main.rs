@@ -215,21 +215,13 @@ async fn look(clients: &[Client], seen: &mut ForecastObservations) -> anyhow::Re
 }
 
 async fn ended(clients: &[Client]) -> anyhow::Result<Vec<JobView>> {
+    let query = JobQuery {
+        phases: vec![JobPhase::Succeeded],
+        ..JobQuery::default()
+    };
     let mut jobs = Vec::new();
     for client in clients {
-        let mut query = JobQuery {
-            phases: vec![JobPhase::Succeeded],
-            limit: Some(500),
-            ..JobQuery::default()
-        };
-        loop {
-            let page = client.jobs(&query).await?;
-            jobs.extend(page.items);
-            query.after = page.next;
-            if query.after.is_none() {
-                break;
-            }
-        }
+        jobs.extend(client.all_jobs(&query).await?);
     }
     Ok(jobs)
 }

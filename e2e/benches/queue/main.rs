@@ -164,18 +164,9 @@ async fn succeeded(client: &Client) -> anyhow::Result<usize> {
 
 /// Number of jobs of the client's tenant in a phase.
 async fn count(client: &Client, phase: JobPhase) -> anyhow::Result<usize> {
-    let mut query = JobQuery {
+    let query = JobQuery {
         phases: vec![phase],
-        limit: Some(500),
         ..JobQuery::default()
     };
-    let mut count = 0;
-    loop {
-        let page = client.jobs(&query).await?;
-        count += page.items.len();
-        query.after = page.next;
-        if query.after.is_none() {
-            return Ok(count);
-        }
-    }
+    Ok(client.all_jobs(&query).await?.len())
 }

@@ -71,30 +71,6 @@ pub async fn read(
     Ok(TrialHistory { run, starts })
 }
 
-/// Replays every round of the trial with `muster replay`.
-///
-/// # Errors
-/// If a round gives other bytes.
-pub fn replays(cluster: &TestCluster) -> anyhow::Result<()> {
-    let output = cluster
-        .muster()
-        .args(["replay", "1..1000000000"])
-        .output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let others: Vec<&str> = text
-        .lines()
-        .filter(|line| line.contains("ANOTHER"))
-        .collect();
-    ensure!(
-        output.status.success(),
-        "muster replay: {errors}\n{}",
-        others.join("\n")
-    );
-    println!("{}", text.lines().last().unwrap_or_default());
-    Ok(())
-}
-
 /// Returns the URL of the database's owner in a cluster of `muster up`.
 fn owner_url(data: &Path) -> anyhow::Result<String> {
     let secrets = table(&data.join("secrets.toml"))?;

@@ -101,39 +101,19 @@ pub async fn play(
         let look = next_look.saturating_duration_since(Instant::now());
         tokio::time::sleep(left.min(look)).await;
     }
-    let all = all(client, &[]).await?;
+    let all = client.all_jobs(&JobQuery::default()).await?;
     let by_id: BTreeMap<JobId, JobView> = all.into_iter().map(|job| (job.id, job)).collect();
     let jobs = submitted.iter().map(|id| by_id[id].clone()).collect();
     Ok(PlayedWorkload { start_s, jobs })
 }
 
 async fn open(client: &Client) -> anyhow::Result<Vec<JobView>> {
-    let phases = [
-        JobPhase::Queued,
-        JobPhase::Starting,
-        JobPhase::Running,
-        JobPhase::Suspended,
-        JobPhase::Stopping,
-        JobPhase::Paused,
-    ];
-    all(client, &phases).await
-}
-
-async fn all(client: &Client, phases: &[JobPhase]) -> anyhow::Result<Vec<JobView>> {
-    let mut query = JobQuery {
-        phases: phases.to_vec(),
-        limit: Some(500),
+    let phases = JobPhase::ALL.into_iter();
+    let query = JobQuery {
+        phases: phases.filter(|phase| !phase.is_terminal()).collect(),
         ..JobQuery::default()
     };
-    let mut jobs = Vec::new();
-    loop {
-        let page = client.jobs(&query).await?;
-        jobs.extend(page.items);
-        query.after = page.next;
-        if query.after.is_none() {
-            return Ok(jobs);
-        }
-    }
+    Ok(client.all_jobs(&query).await?)
 }
 
 fn line(at_s: f64, open: &[JobView], submitted: usize, jobs: usize) -> String {

@@ -1,4 +1,4 @@
-//! Live trial: a published workload on real daemons, many times faster than life, beside the same
+//! Live trial: a published workload on real daemons, many times faster than real time, beside the same
 //! workload in simulation.
 //!
 //! API, Postgres, scheduler and 16 executors of 4 CPU slots run the jobs. Each job is a program
@@ -18,7 +18,9 @@ mod simulated;
 mod table;
 mod trainings;
 
+use anyhow::ensure;
 use muster_e2e::cluster::program;
+use muster_e2e::story::rounds_replay;
 use muster_lab::measure::Summary;
 use settings::TrialSettings;
 use trainings::Trainings;
@@ -29,10 +31,11 @@ async fn main() -> anyhow::Result<()> {
     let is_built = own
         .ancestors()
         .any(|folder| folder.join("muster-played-task").is_file());
-    if !is_built {
-        eprintln!("trial: not run; the programs are not built (make trial-live builds them)");
-        return Ok(());
-    }
+    // A trial that did not run has shown nothing.
+    ensure!(
+        is_built,
+        "the programs are not built; run `make trial-live`, which builds them"
+    );
     let settings = TrialSettings::read(std::env::args().skip(1))?;
     let inputs = settings.inputs()?;
     let mut runs = simulated::runs(&inputs)?;
@@ -49,13 +52,13 @@ async fn main() -> anyhow::Result<()> {
     )?;
     let played = live::play(&cluster, clock, &inputs.workload, &trainings).await?;
     let history = history::read(&cluster, &played, &inputs, &runs[0]).await;
-    let is_replayed = history::replays(&cluster);
+    // Ages are times of the trial's clock, so the rounds are selected by number.
+    rounds_replay(&cluster, &["1..1000000000"]);
     cluster.down();
     let history = history?;
     runs.insert(0, history.run);
     let summaries: Vec<Summary> = runs.iter().map(|run| Summary::of(run, "trial")).collect();
     table::print(&summaries, &history.starts, settings.rate.get());
     table::write(&settings.out, &runs, &summaries)?;
-    is_replayed?;
     Ok(())
 }

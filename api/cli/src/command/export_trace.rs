@@ -26,7 +26,7 @@ impl ExportTraceArgs {
     /// # Errors
     /// If the server refuses, or the file cannot be written.
     pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
-        let mut jobs = all(&session.client).await?;
+        let mut jobs = session.client.all_jobs(&JobQuery::default()).await?;
         jobs.sort_by_key(|job| (job.submitted_at, job.id));
         let first = jobs.first().map(|job| job.submitted_at);
         let origin = first.unwrap_or(OffsetDateTime::UNIX_EPOCH);
@@ -39,23 +39,6 @@ impl ExportTraceArgs {
         match &self.out {
             Some(path) => write(path, &text),
             None => line(text.trim_end()),
-        }
-    }
-}
-
-/// Returns every job that the token may see.
-async fn all(client: &Client) -> anyhow::Result<Vec<JobView>> {
-    let mut jobs = Vec::new();
-    let mut query = JobQuery {
-        limit: Some(500),
-        ..JobQuery::default()
-    };
-    loop {
-        let page = client.jobs(&query).await?;
-        jobs.extend(page.items);
-        query.after = page.next;
-        if query.after.is_none() {
-            return Ok(jobs);
         }
     }
 }
