@@ -10,7 +10,7 @@ use muster_model::pace::{Pace, Watch};
 use muster_model::plan::RecordTime as _;
 use muster_model::spec::BatchRule;
 use muster_model::task::Task;
-use muster_store::family::{FamilyRestarts, FamilySpeeds, PlacedSpeed};
+use muster_store::family::{FamilySpeeds, PlacedSpeed, RestartTotals};
 use muster_store::fault::FaultCharge;
 use muster_store::plan as store;
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,16 +131,8 @@ fn label_keys(jobs: &[store::LoadedJob]) -> BTreeSet<String> {
 }
 
 fn family(family: FamilySpeeds) -> core::SnapshotFamily {
-    let measured = family.restarts;
-    let restarts = (measured != FamilyRestarts::default()).then_some(core::Restarts {
-        stops: measured.stops,
-        stop_s: measured.stop_s,
-        starts: measured.starts,
-        start_s: measured.start_s,
-        ..core::Restarts::default()
-    });
     core::SnapshotFamily {
-        restarts,
+        restarts: restarts(family.restarts),
         tenant: family.tenant,
         family: family.family,
         speeds: family.speeds.into_iter().map(observation).collect(),
@@ -316,8 +308,8 @@ fn adaptive(loaded: &store::LoadedJob) -> Option<core::Adaptive> {
 }
 
 /// `None` without measurements.
-fn restarts(restarts: store::RestartTotals) -> Option<core::Restarts> {
-    (restarts != store::RestartTotals::default()).then_some(core::Restarts {
+fn restarts(restarts: RestartTotals) -> Option<core::Restarts> {
+    (restarts != RestartTotals::default()).then_some(core::Restarts {
         stops: restarts.stops,
         stop_s: restarts.stop_s,
         starts: restarts.starts,

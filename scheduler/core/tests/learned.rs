@@ -216,7 +216,7 @@ fn slaq_reads_loss_curves_of_live_jobs() {
 /// A job of 400 s could grow from 2 to 4 workers once the other job has left, to run for 222 s.
 #[test]
 fn new_job_restarts_by_durations_of_its_family() {
-    let grows = |start_s: Option<f64>| {
+    let grows = |of: &str, start_s: Option<f64>| {
         let mut scene = Scene::cluster(1, 4);
         scene.policy = Policy::named(PolicyName::Muster);
         for name in ["a", "b"] {
@@ -227,7 +227,10 @@ fn new_job_restarts_by_durations_of_its_family() {
         let speeds = [(2, 10.0), (4, 18.0)];
         let speeds = speeds.map(|(workers, speed)| measured(&kind, (workers, 1), speed));
         know(&mut scene, "f", speeds.to_vec());
-        scene.snapshot.families[0].restarts = start_s.map(|start_s| Restarts {
+        know(&mut scene, "g", speeds.to_vec());
+        let mut families = scene.snapshot.families.iter_mut();
+        let family = families.find(|known| known.family == of);
+        family.expect("known").restarts = start_s.map(|start_s| Restarts {
             starts: 4,
             start_s: 4.0 * start_s,
             ..Restarts::default()
@@ -240,7 +243,8 @@ fn new_job_restarts_by_durations_of_its_family() {
         scene.settle();
         scene.find("a").size().0
     };
-    assert_eq!(grows(None), 4);
-    assert_eq!(grows(Some(1.0)), 4);
-    assert_eq!(grows(Some(120.0)), 2);
+    assert_eq!(grows("f", None), 4);
+    assert_eq!(grows("f", Some(1.0)), 4);
+    assert_eq!(grows("f", Some(120.0)), 2);
+    assert_eq!(grows("g", Some(120.0)), 2, "another family");
 }

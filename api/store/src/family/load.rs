@@ -42,26 +42,32 @@ pub struct FamilySpeeds {
     pub family: String,
     /// Ordered by kind and size.
     pub speeds: Vec<PlacedSpeed>,
-    /// Sums over the stops and starts of its jobs.
-    pub restarts: FamilyRestarts,
+    /// Sums over its newest jobs.
+    pub restarts: RestartTotals,
 }
 
-/// Stops and starts of a family's newest jobs, without those after failures.
+/// Sums over the measured stops and starts of a job, or of the jobs of a family.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct FamilyRestarts {
+pub struct RestartTotals {
+    /// Number of completed stops that were ordered while the job ran.
     pub stops: u32,
-    /// Total seconds from the stop orders until the last tasks had exited.
+    /// Sum of the times from the order to the exit of the last task, in seconds.
     pub stop_s: f64,
+    /// Number of starts after which the coordinator reported that it trains.
     pub starts: u32,
-    /// Total seconds from the start orders until all tasks were up.
+    /// Sum of the times from the start to that report, in seconds.
     pub start_s: f64,
+    /// Number of these starts that resumed from a checkpoint.
+    pub resumed: u32,
+    /// Number of steps that were repeated.
+    pub lost_steps: f64,
 }
 
 /// What is known of a family that was read.
 #[derive(Debug, Clone, Default)]
 struct KnownFamily {
     speeds: Vec<PlacedSpeed>,
-    restarts: FamilyRestarts,
+    restarts: RestartTotals,
 }
 
 /// Families read by earlier rounds.
@@ -219,7 +225,8 @@ async fn restarts(
     let rows = sqlx::query!(
         r#"select given.tenant_id as "tenant_id!", given.family as "family!",
                   coalesce(sum(j.stops), 0)::bigint as "stops!", coalesce(sum(j.stop_s), 0)::float8 as "stop_s!",
-                  coalesce(sum(j.starts), 0)::bigint as "starts!", coalesce(sum(j.start_s), 0)::float8 as "start_s!"
+                  coalesce(sum(j.starts), 0)::bigint as "starts!", coalesce(sum(j.start_s), 0)::float8 as "start_s!",
+                  coalesce(sum(j.resumed), 0)::bigint as "resumed!", coalesce(sum(j.lost_steps), 0)::float8 as "lost_steps!"
            from unnest($1::uuid[], $2::text[]) as given (tenant_id, family)
            left join lateral (
                select distinct job_id from (
@@ -235,11 +242,13 @@ async fn restarts(
     .fetch_all(conn)
     .await?;
     let known = rows.into_iter().map(|row| {
-        let restarts = FamilyRestarts {
+        let restarts = RestartTotals {
             stops: count(row.stops),
             stop_s: row.stop_s,
             starts: count(row.starts),
             start_s: row.start_s,
+            resumed: count(row.resumed),
+            lost_steps: row.lost_steps,
         };
         let known = KnownFamily {
             speeds: Vec::new(),

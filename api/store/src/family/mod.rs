@@ -12,7 +12,7 @@ mod observe;
 pub use list::{FamilyRow, FamilySpeedRow, forget, list};
 pub(crate) use load::FamilyCache;
 pub(crate) use load::of_jobs;
-pub use load::{FamilyRestarts, FamilySpeeds, PlacedSpeed};
+pub use load::{FamilySpeeds, PlacedSpeed, RestartTotals};
 pub(crate) use observe::{key_of, observe};
 
 /// Time in seconds that halves the weight of a measurement: seven days.

@@ -7,9 +7,9 @@ use super::documents::Documents;
 use super::window::{self, QueueWindow, Queues};
 // The text of a statement names these two types by their aliases.
 use super::{JobFailureReport as FailedReport, JobFinishReport as Finished};
-use super::{Loaded, LoadedJob, MeasuredSpeed, RestartTotals};
+use super::{Loaded, LoadedJob, MeasuredSpeed};
 use crate::error::StoreError;
-use crate::family::{self, FamilyCache};
+use crate::family::{self, FamilyCache, RestartTotals};
 use crate::fault;
 use crate::int_convert::{unsigned, unsigned32};
 use crate::job::intent;

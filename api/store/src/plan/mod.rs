@@ -13,7 +13,7 @@ pub use commit::commit;
 pub use load::Loader;
 pub use window::JobsOutsideWindow;
 
-use crate::family::{FamilySpeeds, PlacedSpeed};
+use crate::family::{FamilySpeeds, PlacedSpeed, RestartTotals};
 use crate::fault::FaultCharge;
 use muster_model::actor::Actor;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId};
@@ -113,23 +113,6 @@ pub struct LoadedJob {
     pub reported: Option<(u64, OffsetDateTime)>,
     /// Cost of the job's stops and starts so far.
     pub restarts: RestartTotals,
-}
-
-/// Sums over the measured stops and starts of a job.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct RestartTotals {
-    /// Number of completed stops that were ordered while the job ran.
-    pub stops: u32,
-    /// Sum of the times from the order to the exit of the last task, in seconds.
-    pub stop_s: f64,
-    /// Number of starts after which the coordinator reported that it trains.
-    pub starts: u32,
-    /// Sum of the times from the start to that report, in seconds.
-    pub start_s: f64,
-    /// Number of these starts that resumed from a checkpoint.
-    pub resumed: u32,
-    /// Number of steps that were repeated.
-    pub lost_steps: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -30,7 +30,7 @@ impl RestartTimes {
     }
 }
 
-/// Durations by family, and over all jobs of the snapshot.
+/// Durations by family, and over all families and jobs of the snapshot.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KnownRestarts {
     families: BTreeMap<TenantId, BTreeMap<String, RestartTimes>>,
@@ -45,13 +45,13 @@ impl KnownRestarts {
             if let Some(restarts) = &family.restarts {
                 let of_tenant = families.entry(family.tenant).or_default();
                 of_tenant.insert(family.family.clone(), RestartTimes::of(restarts));
-                add(&mut all, restarts);
+                all.add(restarts);
             }
         }
-        // Their own stops and starts are part of their families'.
-        let others = snapshot.jobs.iter().filter(|job| job.family.is_none());
-        for restarts in others.filter_map(|job| job.restarts.as_ref()) {
-            add(&mut all, restarts);
+        // The sums of a family include those of its jobs.
+        let without_family = snapshot.jobs.iter().filter(|job| job.family.is_none());
+        for restarts in without_family.filter_map(|job| job.restarts.as_ref()) {
+            all.add(restarts);
         }
         Self {
             families,
@@ -59,7 +59,8 @@ impl KnownRestarts {
         }
     }
 
-    /// Returns the durations that are expected of a job.
+    /// Returns the expected durations of a job: its own, else those of its family, else the mean
+    /// over all.
     pub(crate) fn expected_of(&self, job: &SnapshotJob) -> RestartTimes {
         let own = job.restarts.as_ref().map(RestartTimes::of);
         let families = self.families.get(&job.tenant);
@@ -68,13 +69,6 @@ impl KnownRestarts {
         let own = own.unwrap_or_default();
         own.or(family.copied().unwrap_or_default()).or(self.all)
     }
-}
-
-fn add(sum: &mut Restarts, restarts: &Restarts) {
-    sum.stops = sum.stops.saturating_add(restarts.stops);
-    sum.stop_s += restarts.stop_s;
-    sum.starts = sum.starts.saturating_add(restarts.starts);
-    sum.start_s += restarts.start_s;
 }
 
 /// Mean of measurements, at least 0; `None` without measurements.

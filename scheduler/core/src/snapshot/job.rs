@@ -279,7 +279,7 @@ pub struct PastDuration {
     pub ps_shards: u32,
 }
 
-/// Sums over all stops and starts of a job.
+/// Sums over the stops and starts of a job, or of several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Restarts {
@@ -296,6 +296,18 @@ pub struct Restarts {
     pub resumed: u32,
     /// Steps that were done before a stop and repeated afterwards.
     pub lost_steps: f64,
+}
+
+impl Restarts {
+    /// Adds further stops and starts.
+    pub fn add(&mut self, more: &Self) {
+        self.stops = self.stops.saturating_add(more.stops);
+        self.stop_s += more.stop_s;
+        self.starts = self.starts.saturating_add(more.starts);
+        self.start_s += more.start_s;
+        self.resumed = self.resumed.saturating_add(more.resumed);
+        self.lost_steps += more.lost_steps;
+    }
 }
 
 /// A measured speed.

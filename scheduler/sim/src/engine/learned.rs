@@ -32,28 +32,12 @@ impl LearnedFamilies {
         }
     }
 
-    /// Records that the tasks of a job are up, `start_s` seconds after the start order.
-    pub(super) fn started(&mut self, job: &mut SnapshotJob, start_s: f64) {
-        let family = self.of(job).map(|family| &mut family.restarts);
-        for restarts in family
-            .into_iter()
-            .chain([job.restarts.get_or_insert_default()])
-        {
-            restarts.starts += 1;
-            restarts.start_s += start_s;
+    /// Records a start or a stop of a job.
+    pub(super) fn restarted(&mut self, job: &mut SnapshotJob, measured: &Restarts) {
+        if let Some(family) = self.of(job) {
+            family.restarts.add(measured);
         }
-    }
-
-    /// Records that the tasks of a job have exited, `stop_s` seconds after the stop order.
-    pub(super) fn stopped(&mut self, job: &mut SnapshotJob, stop_s: f64) {
-        let family = self.of(job).map(|family| &mut family.restarts);
-        for restarts in family
-            .into_iter()
-            .chain([job.restarts.get_or_insert_default()])
-        {
-            restarts.stops += 1;
-            restarts.stop_s += stop_s;
-        }
+        job.restarts.get_or_insert_default().add(measured);
     }
 
     fn of(&mut self, job: &SnapshotJob) -> Option<&mut LearnedFamily> {

@@ -16,7 +16,9 @@ use ids::{job_id, job_number};
 use learned::LearnedFamilies;
 use muster_core::learn::Observation;
 use muster_core::policy::Policy;
-use muster_core::snapshot::{ClusterSnapshot, Finished, SnapshotJob, SnapshotTask, SpeedPoint};
+use muster_core::snapshot::{
+    ClusterSnapshot, Finished, Restarts, SnapshotJob, SnapshotTask, SpeedPoint,
+};
 use muster_core::{ApplyError, Violation, apply, check_with, plan};
 use muster_model::id::NodeId;
 use muster_model::job::JobState;
@@ -302,10 +304,8 @@ impl<'s> SimulationEngine<'s> {
             live.due_ms = None;
             let before = freed::held(job);
             let since_s = (self.snapshot.now_ms - live.ordered_ms) as f64 / 1000.0;
-            if job.state == JobState::Starting {
-                self.learned.started(job, since_s);
-            } else if matches!(job.state, JobState::Stopping { .. }) && job.finished.is_none() {
-                self.learned.stopped(job, since_s);
+            if let Some(measured) = restart_of(job, since_s) {
+                self.learned.restarted(job, &measured);
             }
             come_due(job);
             let after = freed::held(job);
@@ -362,6 +362,24 @@ impl<'s> SimulationEngine<'s> {
             None => Companies::new(),
         };
         Ok(())
+    }
+}
+
+/// The start or the stop that ends now, `since_s` seconds after its order. The stop of a finished
+/// job is no part of a restart.
+fn restart_of(job: &SnapshotJob, since_s: f64) -> Option<Restarts> {
+    match job.state {
+        JobState::Starting => Some(Restarts {
+            starts: 1,
+            start_s: since_s,
+            ..Restarts::default()
+        }),
+        JobState::Stopping { .. } if job.finished.is_none() => Some(Restarts {
+            stops: 1,
+            stop_s: since_s,
+            ..Restarts::default()
+        }),
+        _ => None,
     }
 }
 
