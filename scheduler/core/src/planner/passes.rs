@@ -73,6 +73,15 @@ fn pass(round: &mut RoundState<'_>) -> Option<RoundFixpoint> {
     }
 }
 
+/// Reason for the stop of a running member.
+struct StopReason {
+    cause: RequeueCause,
+    /// Text for the job's owner.
+    why: String,
+    /// Cost, if the member stops for another job.
+    cost: Option<PreemptionCost>,
+}
+
 struct PlanApplication<'w, 'a, 'd> {
     round: &'w mut RoundState<'a>,
     decision: &'d PolicyDecision,
@@ -110,8 +119,8 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
             let change = self.in_place(member);
             let restarts = change == InPlace::Never;
             let index = self.round.members[member];
-            let (cause, _) = self.why_move(member, &newcomers, restarts);
-            let (why, cost) = self.why_stop(member, &newcomers, &displacements, restarts);
+            let StopReason { cause, why, cost } =
+                self.stop_reason(member, &newcomers, &displacements, restarts);
             match change {
                 InPlace::Now(change) => self.round.resize(index, &change, why),
                 // The GPUs that it grows into are not free yet; it trains on until they are.
@@ -160,21 +169,20 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
         }
     }
 
-    /// Reason for the stop of a member, and its cost if it stops for another job.
-    fn why_stop(
+    fn stop_reason(
         &self,
         member: usize,
         newcomers: &BTreeMap<u32, Vec<usize>>,
         displacements: &[Displacement],
         restarts: bool,
-    ) -> (String, Option<PreemptionCost>) {
-        let (_, mut why) = self.why_move(member, newcomers, restarts);
+    ) -> StopReason {
+        let (cause, mut why) = self.why_move(member, newcomers, restarts);
         let cost = preemption::cost(self.round, displacements, member);
         if let Some(cost) = &cost {
             let text = preemption::text(self.round, self.round.members[member], cost);
             why = format!("{why}; {text}");
         }
-        (why, cost)
+        StopReason { cause, why, cost }
     }
 
     /// How a moved member takes its new size.

@@ -6,7 +6,7 @@
 //! then returns to its own GPUs or to the queue. So a task that does not stop delays the other jobs
 //! only for that time.
 
-use super::PlanApplication;
+use super::{PlanApplication, StopReason};
 use crate::planner::cost;
 use crate::planner::defragment;
 use crate::planner::free::Availability;
@@ -162,11 +162,12 @@ impl PlanApplication<'_, '_, '_> {
         let mut moves = Vec::with_capacity(exchange.len());
         let mut costs = Vec::with_capacity(exchange.len());
         for one in exchange {
-            let (why, cost) = self.why_stop(one.member, newcomers, displacements, true);
+            let StopReason { why, cost, .. } =
+                self.stop_reason(one.member, newcomers, displacements, true);
             let index = self.round.members[one.member];
             let way = defragment::way(self.round, index, &one.placed);
-            let after = self.after_whom(index, &one.placed);
-            moves.push((index, one.placed, format!("{way}: {why}{after}")));
+            let holders = self.holders_text(index, &one.placed);
+            moves.push((index, one.placed, format!("{way}: {why}{holders}")));
             costs.push((index, cost));
         }
         self.round.relocate_together(moves, until_ms);
@@ -175,7 +176,7 @@ impl PlanApplication<'_, '_, '_> {
     }
 
     /// Text: the jobs that hold GPUs of the destination.
-    fn after_whom(&self, index: usize, placed: &GangPlacement) -> String {
+    fn holders_text(&self, index: usize, placed: &GangPlacement) -> String {
         let round = &*self.round;
         let live = &round.jobs[index];
         let there = placed.holdings(&live.shape);
