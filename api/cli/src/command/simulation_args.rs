@@ -48,7 +48,8 @@ pub struct SimulationArgs {
     /// Simulate only the first N jobs of each workload.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
-    /// Under the live rules: let jobs grow to twice the GPUs that they request.
+    /// Under the live rules: let jobs grow to twice the GPUs that they request; jobs with profiles
+    /// may have any useful number.
     #[arg(long)]
     elastic: bool,
     /// Under the live rules: use time slicing with slices of this length [default: off].

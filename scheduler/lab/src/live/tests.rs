@@ -265,6 +265,28 @@ fn profiled_job_trains_as_long_as_its_profile_says() {
     assert!(row[1] > row[0], "two GPUs are faster");
 }
 
+#[test]
+fn profiled_job_without_measurement_on_kind_is_refused() {
+    let text = "name,time,application,num_replicas,batch_size\na,0,cifar10,2,256\n";
+    let workload = read("t.csv", "t", text).expect("a workload");
+    let mut profiles = pollux();
+    let application = profiles.applications.get_mut("cifar10").expect("profiled");
+    application.measured[0] = Default::default();
+    let settings = profiled(PolicyName::Fifo, false);
+    let refused = run(
+        Some(&profiles),
+        &workload,
+        &four_by_four(1),
+        &settings,
+        &mut || 0.0,
+        &mut |_| {},
+    );
+    assert_eq!(
+        refused.expect_err("no speed is known").to_string(),
+        "job a runs \"cifar10\", which was not measured on GPUs of kind \"gpu\": leave the kind out of --cluster"
+    );
+}
+
 /// The live planner learns speeds and restarts by family. Its mean completion time is then near
 /// that of the policy under the rules of the published simulator.
 #[test]

@@ -48,6 +48,14 @@ pub enum ContestError {
         "job {job} does not say how much it trains: the peers' rules take Pollux' and Sia's workloads"
     )]
     NoTraining { job: String },
+    #[error(
+        "job {job} runs \"{application}\", which was not measured on GPUs of kind \"{kind}\": leave the kind out of --cluster"
+    )]
+    NotMeasured {
+        job: String,
+        application: String,
+        kind: String,
+    },
     #[error("job {job} asks for {gpus} GPUs, the cluster has {most}")]
     TooLarge { job: String, gpus: u32, most: u32 },
 }

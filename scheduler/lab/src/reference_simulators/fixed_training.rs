@@ -30,7 +30,8 @@ impl FixedTraining {
     /// Reads a job's course from the profiles.
     ///
     /// # Errors
-    /// [`ContestError`] if the profiles do not know the application or a GPU kind.
+    /// [`ContestError`] if the profiles do not know the application or a GPU kind, or not both
+    /// together: the planner would wait on such GPUs for ever.
     pub fn of(
         profiles: &Profiles,
         rules: SimulatorRules,
@@ -48,7 +49,11 @@ impl FixedTraining {
         for (name, kind, nodes, node_gpus) in cluster.kinds(profiles)? {
             let measured = &application.measured[usize::from(kind)];
             if measured.is_empty() {
-                continue;
+                return Err(ContestError::NotMeasured {
+                    job: job.name.clone(),
+                    application: application.name.clone(),
+                    kind: name,
+                });
             }
             let limits = rules.limits(application, kind);
             let batching = Batching::Fixed { batch };
