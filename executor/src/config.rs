@@ -633,4 +633,20 @@ mod tests {
         .to_string();
         assert!(error.contains("log_parts"), "{error}");
     }
+
+    #[test]
+    fn cpu_slot_model_is_no_part_of_a_gpu_and_not_empty() {
+        for (model, problem) in [
+            ("", "must have 1 to 253 characters"),
+            ("NVIDIA A100 MIG 1g.5gb", "names a part of a GPU"),
+        ] {
+            let settings = ExecutorSettings {
+                cpu_slot_model: Some(model.to_owned()),
+                ..complete()
+            };
+            let error = settings.resolve().expect_err(model).to_string();
+            assert!(error.contains("cpu_slot_model"), "{error}");
+            assert!(error.contains(problem), "{error}");
+        }
+    }
 }
