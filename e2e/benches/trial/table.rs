@@ -27,8 +27,10 @@ pub fn print(runs: &[Summary], starts: &StartTimes, rate: u32) {
     for run in runs {
         print!("{:<24}", run.policy);
         for (_, value) in MEASURES {
-            let ratio = value(live) / value(run);
-            let cell = format!("{:.2} ({ratio:.2})", value(run));
+            let cell = match value(live) / value(run) {
+                ratio if ratio.is_finite() => format!("{:.2} ({ratio:.2})", value(run)),
+                _ => format!("{:.2} (-)", value(run)),
+            };
             print!("{cell:>18}");
         }
         println!();
