@@ -1,5 +1,6 @@
-//! Live trial: a published workload on real daemons, many times faster than real time, beside the same
-//! workload in simulation.
+//! Live trial: a published workload on real daemons, many times faster than real time.
+//!
+//! The same workload is simulated, and the report shows both.
 //!
 //! API, Postgres, scheduler and 16 executors of 4 CPU slots run the jobs. Each job is a program
 //! that plays the step times of Pollux' profiles (`muster-played-task`). All stored times run at
