@@ -5,7 +5,7 @@ use muster_core::learn::Observation;
 use muster_core::snapshot as core;
 use muster_model::id::{TaskId, TenantId};
 use muster_model::job::JobState;
-use muster_model::node::{GpuKind, Node};
+use muster_model::node::{DriverSuspend, GpuKind, Node};
 use muster_model::pace::{Pace, Watch};
 use muster_model::plan::RecordTime as _;
 use muster_model::spec::BatchRule;
@@ -117,6 +117,10 @@ fn node(
         cpu_slots: gpus.iter().all(|gpu| gpu.kind == GpuKind::CpuSlot),
         labels,
         gpu_memory_bytes: gpu_memory_bytes.unwrap_or(0),
+        driver_suspend: matches!(
+            node.capacity.driver_suspend,
+            Some(DriverSuspend::Able { .. })
+        ),
         cpu_milli: node.capacity.cpu_milli,
         memory_bytes: node.capacity.memory_bytes,
         pods: node.capacity.pods,

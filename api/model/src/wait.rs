@@ -76,6 +76,10 @@ pub enum Wait {
         /// gang that waits for further GPUs.
         #[serde(default, skip_serializing_if = "is_none")]
         kept_gpus: u32,
+        /// Further GPUs that no task holds, but on which suspended programs keep memory. The job
+        /// starts there only if it is known to fit (`resources.worker.gpu_memory_bytes`).
+        #[serde(default, skip_serializing_if = "is_none")]
+        occupied_gpus: u32,
         /// Jobs that hold GPUs: first the jobs that precede it, then the largest holders. The list
         /// covers at least the missing GPUs and has a few more jobs.
         held_by: Vec<JobId>,
@@ -336,6 +340,7 @@ mod tests {
             needed_gpus,
             free_gpus,
             kept_gpus,
+            occupied_gpus: 0,
             held_by,
             forbidden: Vec::new(),
         };
@@ -391,6 +396,7 @@ mod tests {
             needed_gpus: 1,
             free_gpus: 0,
             kept_gpus: 0,
+            occupied_gpus: 0,
             held_by: vec![crate::id::JobId(uuid::Uuid::nil())],
             forbidden: vec![forbidden(2)],
         };

@@ -134,6 +134,7 @@ async fn explanation_of_a_waiting_job_names_jobs_and_nodes() {
             needed_gpus: 9,
             free_gpus: 3,
             kept_gpus: 0,
+            occupied_gpus: 0,
             held_by: vec![holder],
         },
         smallest_change: Some(Change::AddGpus { gpus: 6 }),

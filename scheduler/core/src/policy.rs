@@ -72,6 +72,10 @@ pub struct Policy {
     /// Rules that exclude a node on which too many tasks failed.
     #[serde(default)]
     pub bad_nodes: BadNodes,
+    /// Share of a GPU's memory that must stay free where a job starts beside suspended programs
+    /// that keep memory there. `None`, as in rounds of earlier releases: GPU memory is not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare_gpu_memory: Option<f64>,
     /// Time slicing of jobs that do not fit together; `None`: they wait until a job ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slicing: Option<Slicing>,
@@ -250,6 +254,7 @@ impl Policy {
             start_limit: None,
             preemption: PreemptionRules::default(),
             bad_nodes: BadNodes::default(),
+            spare_gpu_memory: Some(0.1),
             slicing: None,
             packing: None,
         }

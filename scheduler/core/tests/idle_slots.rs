@@ -50,7 +50,7 @@ impl Course {
     fn new(nodes: u32, slots: u32, share: PolicyName) -> Self {
         let mut snapshot = Scene::cluster(nodes, slots).snapshot;
         let nodes = snapshot.nodes.iter_mut();
-        nodes.for_each(|node| node.gpu_memory_bytes = 16 * GIB);
+        nodes.for_each(|node| (node.gpu_memory_bytes, node.cpu_slots) = (16 * GIB, true));
         Self {
             snapshot,
             policy: Policy {
@@ -357,6 +357,7 @@ fn wait_reason_counts_reserved_free_slots() {
         needed_gpus: 1,
         free_gpus: 5,
         kept_gpus: 5,
+        occupied_gpus: 0,
         held_by: vec![sleeper],
         forbidden: Vec::new(),
     };

@@ -12,6 +12,7 @@ mod events;
 mod exchange;
 mod favour;
 mod foreseen_turns;
+mod gpu_memory;
 mod hysteresis;
 mod idle_slots;
 mod in_place;

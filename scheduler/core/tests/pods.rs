@@ -183,6 +183,7 @@ fn job_waiting_for_pods_names_only_holders_of_pods() {
         needed_gpus: 2,
         free_gpus: 0,
         kept_gpus: 0,
+        occupied_gpus: 0,
         held_by: vec![first],
         forbidden: Vec::new(),
     };

@@ -3,7 +3,7 @@
 
 use crate::scene::{Scene, stops, tenant};
 use muster_core::policies::name::PolicyName;
-use muster_core::policy::{Policy, PreemptionRules, Slicing};
+use muster_core::policy::{Policy, Slicing};
 use muster_core::snapshot::{ReportedCheckpoint, Restarts};
 use muster_core::{Action, RoundPlan, Violation, apply, check, check_with, plan};
 use muster_model::job::JobPhase;
@@ -341,6 +341,8 @@ fn first_suspension_s(preemption: Preemption) -> Option<i64> {
         quantum_ms: 60_000,
         suspended_per_gpu: 3,
     });
+    let nodes = scene.snapshot.nodes.iter_mut();
+    nodes.for_each(|node| node.driver_suspend = true);
     let began_ms = scene.find("old").running_ms.expect("it runs");
     program(&mut scene, "other", 10_000_000);
     for _ in 0..720 {
@@ -420,13 +422,11 @@ fn checker_refuses_stops_against_the_rule() {
     scene.find("long").preemption.allowed = AllowedPreemption::Suspend;
     expect(&scene, &right, "against its document");
     scene.find("long").preemption.allowed = AllowedPreemption::Restart;
-    let strict = PreemptionRules {
-        risk_share: 0.2,
-        ..PreemptionRules::default()
-    };
+    let mut strict = scene.policy.clone();
+    strict.preemption.risk_share = 0.2;
     let what = "which gains too little for the work at risk";
     assert_eq!(
-        check_with(&scene.snapshot, &right, strict),
+        check_with(&scene.snapshot, &right, &strict),
         [Violation::CostlyStop { job, what }]
     );
 }

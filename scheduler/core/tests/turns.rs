@@ -13,7 +13,7 @@ use muster_model::task::{Outcome, TaskEvent, TaskState};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-const QUANTUM_MS: i64 = 60_000;
+pub(crate) const QUANTUM_MS: i64 = 60_000;
 /// Time between two rounds without an event.
 const TICK_MS: i64 = 1_000;
 
@@ -28,26 +28,30 @@ fn policy(share: PolicyName) -> Policy {
 }
 
 /// Simulated cluster with a clock. Nodes obey at once, and the working time of each job is counted.
-struct Course {
-    snapshot: ClusterSnapshot,
-    policy: Policy,
+pub(crate) struct Course {
+    pub snapshot: ClusterSnapshot,
+    pub policy: Policy,
     /// Milliseconds of work by job name.
-    worked: BTreeMap<String, i64>,
+    pub worked: BTreeMap<String, i64>,
     /// Time at which each job first ran.
     first: BTreeMap<String, i64>,
     /// Number of submitted jobs, also of those that have ended.
     submitted: u32,
-    suspended: u32,
+    pub suspended: u32,
     /// Number of stops of running jobs that start again.
-    stopped: u32,
+    pub stopped: u32,
     /// Job whose tasks do not come up.
     slow: Option<String>,
 }
 
 impl Course {
-    fn new(nodes: u32, gpus: u32, share: PolicyName) -> Self {
+    pub(crate) fn new(nodes: u32, gpus: u32, share: PolicyName) -> Self {
+        let mut snapshot = Scene::cluster(nodes, gpus).snapshot;
+        // Programs that are suspended keep no GPU memory.
+        let nodes = snapshot.nodes.iter_mut();
+        nodes.for_each(|node| node.cpu_slots = true);
         Self {
-            snapshot: Scene::cluster(nodes, gpus).snapshot,
+            snapshot,
             policy: policy(share),
             worked: BTreeMap::new(),
             first: BTreeMap::new(),
@@ -58,7 +62,7 @@ impl Course {
         }
     }
 
-    fn submit(&mut self, name: &str, workers: u32) -> &mut SnapshotJob {
+    pub(crate) fn submit(&mut self, name: &str, workers: u32) -> &mut SnapshotJob {
         let number = self.submitted;
         self.submitted += 1;
         let mut new = job(number, name, self.snapshot.now_ms + i64::from(number));
@@ -72,7 +76,7 @@ impl Course {
         self.snapshot.jobs.last_mut().expect("just added")
     }
 
-    fn find(&mut self, name: &str) -> &mut SnapshotJob {
+    pub(crate) fn find(&mut self, name: &str) -> &mut SnapshotJob {
         let mut jobs = self.snapshot.jobs.iter_mut();
         jobs.find(|job| job.name == name).expect("is there")
     }
@@ -129,7 +133,7 @@ impl Course {
         any
     }
 
-    fn run(&mut self, ms: i64) {
+    pub(crate) fn run(&mut self, ms: i64) {
         let until_ms = self.snapshot.now_ms + ms;
         while self.snapshot.now_ms < until_ms {
             self.settle();
@@ -155,7 +159,7 @@ impl Course {
         }
     }
 
-    fn worked(&self, name: &str) -> i64 {
+    pub(crate) fn worked(&self, name: &str) -> i64 {
         self.worked.get(name).copied().unwrap_or(0)
     }
 }

@@ -79,7 +79,7 @@ pub fn replay(recorded: StoredRound<'_>, other: Option<&Policy>) -> Result<Repla
     };
     let (plan, report) = muster_core::plan(&snapshot, policy);
     // The stored plan lacks the jobs of broken rules.
-    let (plan, _) = muster_core::sound_with(&snapshot, plan, policy.preemption);
+    let (plan, _) = muster_core::sound_with(&snapshot, plan, policy);
     Ok(Replay {
         round,
         same_plan: same(&plan, recorded.plan),

@@ -398,6 +398,7 @@ fn from_now_s(told: &WhatIfComparison, at_ms: i64) -> f64 {
 fn slicing_beside_unknown_length_gives_start_and_wide_end() {
     let (mut snapshot, _) = program(None);
     snapshot.jobs[0].suspends = true;
+    snapshot.nodes[0].driver_suspend = true;
     let mut patient = job(1, snapshot.now_ms, 6_000);
     patient.workers = Range { min: 4, max: 4 };
     patient.speeds = vec![muster_core::snapshot::SpeedPoint {

@@ -256,7 +256,7 @@ fn decide(
     mut known: PlanningState,
 ) -> Result<Decided, RoundError> {
     let (plan, report) = planner(snapshot, policy, &mut known.memory);
-    let (plan, broken) = muster_core::sound_with(snapshot, plan, policy.preemption);
+    let (plan, broken) = muster_core::sound_with(snapshot, plan, policy);
     if known.defects.are_news(&broken) {
         for broken in &broken {
             tracing::error!(round.number = snapshot.round, %broken, "a defect of the planner; what breaks a rule is not carried out");

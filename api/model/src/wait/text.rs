@@ -105,6 +105,7 @@ impl fmt::Display for Wait {
                 needed_gpus,
                 free_gpus,
                 kept_gpus,
+                occupied_gpus,
                 held_by,
                 forbidden,
             } => {
@@ -112,9 +113,13 @@ impl fmt::Display for Wait {
                     0 => String::new(),
                     kept => format!(", {kept} of them kept for jobs ahead of it"),
                 };
+                let occupied = match occupied_gpus {
+                    0 => String::new(),
+                    more => format!("; suspended programs keep memory on {more} more"),
+                };
                 write!(
                     f,
-                    "needs {}, {} free{kept}; blocked by {}{}",
+                    "needs {}, {} free{kept}{occupied}; blocked by {}{}",
                     gpus(*needed_gpus),
                     plural(*free_gpus as usize, "is", "are"),
                     plural(held_by.len(), "job", "jobs"),

@@ -216,6 +216,7 @@ impl<'s> Checker<'s> {
                     gpu,
                 });
             }
+            self.fits_beside_programs(job, (task.node, gpu));
         }
         *self.started.entry(job.tenant).or_default() += u32::try_from(given).unwrap_or(u32::MAX);
         self.charge(job, task.role, task.node);

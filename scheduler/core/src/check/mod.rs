@@ -3,6 +3,7 @@
 
 mod exclude;
 mod gang;
+mod gpu_memory;
 mod moves;
 mod packing;
 mod preemption;
@@ -13,7 +14,8 @@ mod verdict;
 mod violation;
 
 use crate::plan::{Action, JobDecision, RoundPlan};
-use crate::policy::PreemptionRules;
+use crate::policies::name::PolicyName;
+use crate::policy::{Policy, PreemptionRules};
 use crate::snapshot::{ClusterSnapshot, SnapshotJob};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{AfterStop, JobState};
@@ -23,21 +25,17 @@ pub use sound::{sound, sound_with};
 use std::collections::{BTreeMap, BTreeSet};
 pub use violation::Violation;
 
-/// Returns all rules that the plan breaks; empty for a correct plan. Stops for other jobs keep the
-/// default [`PreemptionRules`].
+/// Returns all rules that the plan breaks under the default settings; empty for a correct plan.
 #[must_use]
 pub fn check(snapshot: &ClusterSnapshot, plan: &RoundPlan) -> Vec<Violation> {
-    check_with(snapshot, plan, PreemptionRules::default())
+    check_with(snapshot, plan, &Policy::named(PolicyName::Muster))
 }
 
-/// Returns all rules that the plan breaks, with these rules for stops for other jobs.
+/// Returns all rules that the plan breaks. Of the settings it reads those of stops for other jobs
+/// and of GPU memory.
 #[must_use]
-pub fn check_with(
-    snapshot: &ClusterSnapshot,
-    plan: &RoundPlan,
-    rules: PreemptionRules,
-) -> Vec<Violation> {
-    let mut checker = Checker::new(snapshot, rules);
+pub fn check_with(snapshot: &ClusterSnapshot, plan: &RoundPlan, policy: &Policy) -> Vec<Violation> {
+    let mut checker = Checker::new(snapshot, policy);
     checker.displacements(plan);
     checker.exclusions(&plan.excluded);
     checker.stops(plan);
@@ -58,6 +56,8 @@ struct Checker<'s> {
     /// The best class of GPUs on any node.
     best_class: GpuClass,
     rules: PreemptionRules,
+    /// Share of a GPU's memory that must stay free beside suspended programs.
+    spare_gpu_memory: Option<f64>,
     states: BTreeMap<JobId, (&'s SnapshotJob, JobState, Option<i64>)>,
     /// Free GPUs of the nodes that take tasks.
     free: BTreeSet<(NodeId, u32)>,
@@ -79,11 +79,12 @@ struct Checker<'s> {
 }
 
 impl<'s> Checker<'s> {
-    fn new(snapshot: &'s ClusterSnapshot, rules: PreemptionRules) -> Self {
+    fn new(snapshot: &'s ClusterSnapshot, policy: &Policy) -> Self {
         let mut checker = Self {
             snapshot,
             best_class: snapshot.best_gpu_class(),
-            rules,
+            rules: policy.preemption,
+            spare_gpu_memory: policy.spare_gpu_memory,
             states: snapshot
                 .jobs
                 .iter()

@@ -2,7 +2,8 @@
 
 use super::{Violation, check_with};
 use crate::plan::{Action, JobDecision, RoundPlan};
-use crate::policy::PreemptionRules;
+use crate::policies::name::PolicyName;
+use crate::policy::Policy;
 use crate::snapshot::ClusterSnapshot;
 use muster_model::id::JobId;
 use std::collections::BTreeSet;
@@ -18,28 +19,28 @@ const SOUGHT: u32 = 16;
 /// give GPUs and all exclusions are removed, and finally all decisions. So a job that the planner
 /// handles wrongly in every round does not stop the scheduling of the others.
 ///
-/// Stops for other jobs keep the default [`PreemptionRules`].
+/// The default settings apply.
 #[must_use]
 pub fn sound(snapshot: &ClusterSnapshot, plan: RoundPlan) -> (RoundPlan, Vec<Violation>) {
-    sound_with(snapshot, plan, PreemptionRules::default())
+    sound_with(snapshot, plan, &Policy::named(PolicyName::Muster))
 }
 
-/// Like [`sound`], with these rules for stops for other jobs.
+/// Like [`sound`], with these settings.
 #[must_use]
 pub fn sound_with(
     snapshot: &ClusterSnapshot,
     plan: RoundPlan,
-    rules: PreemptionRules,
+    policy: &Policy,
 ) -> (RoundPlan, Vec<Violation>) {
     let (mut plan, mut broken, mut sought) = (plan, Vec::new(), 0);
     loop {
-        let wrong = check_with(snapshot, &plan, rules);
+        let wrong = check_with(snapshot, &plan, policy);
         if wrong.is_empty() {
             return (plan, broken);
         }
         // A violation that exists without a plan, such as two jobs on a GPU, cannot be fixed by
         // removing decisions.
-        let given = check_with(snapshot, &RoundPlan::default(), rules);
+        let given = check_with(snapshot, &RoundPlan::default(), policy);
         let by_plan = wrong.iter().filter(|one| !given.contains(one));
         let by_plan: Vec<Violation> = by_plan.cloned().collect();
         let named: BTreeSet<JobId> = by_plan.iter().filter_map(|one| one.job()).collect();
@@ -56,7 +57,7 @@ pub fn sound_with(
         plan.behind.retain(|behind| !behind.jobs.is_empty());
         if plan.decisions.len() + plan.excluded.len() == before && sought < SOUGHT {
             sought += 1;
-            if let Some(job) = first_wrong(snapshot, &plan, (&by_plan, rules)) {
+            if let Some(job) = first_wrong(snapshot, &plan, (&by_plan, policy)) {
                 plan.decisions.retain(|one| one.job != job);
             }
         }
@@ -75,7 +76,7 @@ pub fn sound_with(
 fn first_wrong(
     snapshot: &ClusterSnapshot,
     plan: &RoundPlan,
-    broken: (&[Violation], PreemptionRules),
+    broken: (&[Violation], &Policy),
 ) -> Option<JobId> {
     if breaks(snapshot, plan, 0, broken) {
         return None;
@@ -97,14 +98,14 @@ fn breaks(
     snapshot: &ClusterSnapshot,
     plan: &RoundPlan,
     count: usize,
-    (broken, rules): (&[Violation], PreemptionRules),
+    (broken, policy): (&[Violation], &Policy),
 ) -> bool {
     let part = RoundPlan {
         decisions: plan.decisions[..count].to_vec(),
         excluded: plan.excluded.clone(),
         ..RoundPlan::default()
     };
-    let wrong = check_with(snapshot, &part, rules);
+    let wrong = check_with(snapshot, &part, policy);
     wrong.iter().any(|one| broken.contains(one))
 }
 

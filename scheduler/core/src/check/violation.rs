@@ -78,6 +78,10 @@ pub enum Violation {
     ClosedNode { job: JobId, node: NodeId },
     #[error("GPU {gpu} of node {node} is given to job {job}, but is held or does not exist")]
     GpuNotFree { job: JobId, node: NodeId, gpu: u32 },
+    #[error(
+        "job {job} starts on GPU {gpu} of node {node}, where it may not fit beside suspended programs"
+    )]
+    GpuMemoryExceeded { job: JobId, node: NodeId, gpu: u32 },
     #[error("node {node} is given more CPU than it has")]
     CpuExceeded { node: NodeId },
     #[error("node {node} is given more memory than it has")]
@@ -128,6 +132,7 @@ impl Violation {
             | Self::ForbiddenNode { job, .. }
             | Self::ClosedNode { job, .. }
             | Self::GpuNotFree { job, .. }
+            | Self::GpuMemoryExceeded { job, .. }
             | Self::UnjustPreemption { job }
             | Self::CostlyStop { job, .. }
             | Self::IdleWait { job }

@@ -134,6 +134,7 @@ fn added(gpus: u32, like: Option<&SnapshotNode>) -> SnapshotNode {
         cpu_slots: like.is_some_and(|node| node.cpu_slots),
         labels: like.map_or_else(BTreeMap::new, |node| node.labels.clone()),
         gpu_memory_bytes: like.map_or(0, |node| node.gpu_memory_bytes),
+        driver_suspend: like.is_some_and(|node| node.driver_suspend),
         cpu_milli: u64::MAX / 4,
         memory_bytes: u64::MAX / 4,
         pods: like.and_then(|node| node.pods),
@@ -176,7 +177,7 @@ fn tried<'a>(
     let (nodes, tenants) = (round.problem.nodes.clone(), round.problem.tenants.clone());
     let (held, members) = (round.held.clone(), round.members.len());
     let (reserved, lendable) = (round.reserved.clone(), round.lendable.clone());
-    let kept = round.kept.clone();
+    let (kept, hidden) = (round.kept.clone(), round.hidden.clone());
     round.journal = Some(Vec::new());
     round.remember(index);
     let would = trial(round);
@@ -190,7 +191,7 @@ fn tried<'a>(
     (round.problem.nodes, round.problem.tenants) = (nodes, tenants);
     round.held = held;
     (round.reserved, round.lendable) = (reserved, lendable);
-    round.kept = kept;
+    (round.kept, round.hidden) = (kept, hidden);
     round.members.truncate(members);
     round.problem.jobs.truncate(members);
     would

@@ -187,6 +187,8 @@ struct ReachableGpus {
     free_gpus: u32,
     /// GPUs that no task holds after the round and that are reserved or promised.
     kept_gpus: u32,
+    /// Further GPUs that no task holds, on which suspended programs keep memory.
+    occupied_gpus: u32,
     /// Jobs for which they are reserved or promised.
     kept_for: Vec<JobId>,
     /// All jobs that hold GPUs there, largest holder first.
@@ -198,7 +200,7 @@ impl ReachableGpus {
         let free = fixpoint.free.iter();
         let free = free.filter(|node| nodes.contains(node.index));
         let free_gpus: u32 = free.map(|node| node.gpus(Availability::Now)).sum();
-        let unheld_gpus = unheld_gpus(round, nodes);
+        let (unheld_gpus, occupied_gpus) = unheld_gpus(round, nodes);
         let jobs = round.jobs.iter();
         let mut holders: Vec<(Reverse<u32>, JobId)> = jobs
             .map(|live| {
@@ -215,6 +217,7 @@ impl ReachableGpus {
         Self {
             free_gpus,
             kept_gpus: unheld_gpus.saturating_sub(free_gpus),
+            occupied_gpus,
             kept_for: kept_for(round, fixpoint),
             holders,
         }
@@ -231,17 +234,21 @@ fn used(round: &RoundState<'_>, fixpoint: &RoundFixpoint) -> Vec<u32> {
     used
 }
 
-/// GPUs that no task holds, on nodes that take new tasks.
-fn unheld_gpus(round: &RoundState<'_>, allowed: &JobNodes) -> u32 {
+/// GPUs that no task holds, on nodes that take new tasks: those that are not withheld, and those on
+/// which suspended programs keep memory.
+fn unheld_gpus(round: &RoundState<'_>, allowed: &JobNodes) -> (u32, u32) {
     let mut unheld: Vec<u64> = round.empty.iter().map(|node| node.now).collect();
     for live in &round.jobs {
         for held in live.holdings.iter().chain(&live.leaving) {
             unheld[held.node as usize] &= !held.gpus;
         }
     }
-    let nodes = round.empty.iter().zip(unheld);
+    let nodes = round.free.iter().zip(unheld);
     let there = nodes.filter(|(node, _)| allowed.contains(node.index));
-    there.map(|(_, gpus)| gpus.count_ones()).sum()
+    there.fold((0, 0), |(given, withheld), (node, gpus)| {
+        let occupied = (gpus & node.withheld).count_ones();
+        (given + gpus.count_ones() - occupied, withheld + occupied)
+    })
 }
 
 /// Jobs for which GPUs are reserved or promised: for a time slice, a restart or a start.
@@ -308,6 +315,7 @@ impl WaitExplainer<'_, '_> {
                 needed_gpus,
                 free_gpus,
                 kept_gpus: free_gpus,
+                occupied_gpus: self.reach.occupied_gpus,
                 held_by: vec![ahead],
                 forbidden: self.free_elsewhere(live),
             };
@@ -329,6 +337,7 @@ impl WaitExplainer<'_, '_> {
             needed_gpus,
             free_gpus,
             kept_gpus,
+            occupied_gpus: self.reach.occupied_gpus,
             held_by: self.held_by(
                 index,
                 needed_gpus.saturating_sub(free_gpus - kept_gpus),

@@ -30,6 +30,9 @@ pub(crate) struct FreeNode {
     pub ours: u64,
     /// GPUs released so recently that no running job grows into them.
     pub fresh: u64,
+    /// GPUs that are given to no job, because suspended programs keep memory there. A program
+    /// resumes on them.
+    pub withheld: u64,
     /// Free CPU and memory.
     pub now_room: HostCapacity,
     /// Free CPU and memory once stopping tasks have ended, minus promised amounts.
@@ -81,6 +84,7 @@ impl FreeNode {
             later: 0,
             ours,
             fresh: 0,
+            withheld: 0,
             now_room: room,
             later_room: room,
         }
@@ -136,8 +140,8 @@ impl FreeNode {
 
     pub(crate) fn gpus(&self, when: Availability) -> u32 {
         match when {
-            Availability::Now => self.now.count_ones(),
-            Availability::Later => (self.now | self.later).count_ones(),
+            Availability::Now => (self.now & !self.withheld).count_ones(),
+            Availability::Later => ((self.now | self.later) & !self.withheld).count_ones(),
         }
     }
 
@@ -152,8 +156,9 @@ impl FreeNode {
 
     /// Whether `gpus` more are available only with GPUs released a moment ago.
     pub(crate) fn needs_fresh(&self, gpus: u32) -> bool {
-        let fresh = self.now & self.fresh;
-        fresh != 0 && gpus > ((self.now | self.later) & !fresh).count_ones()
+        let fresh = self.now & self.fresh & !self.withheld;
+        let not_given = self.fresh & self.now | self.withheld;
+        fresh != 0 && gpus > ((self.now | self.later) & !not_given).count_ones()
     }
 
     /// CPU and memory at that time. Present ones exclude what is promised to jobs that wait for the
@@ -183,13 +188,14 @@ impl FreeNode {
     pub(crate) fn take_gpus(&mut self, count: u32, when: Availability) -> u64 {
         let mut taken = 0;
         for _ in 0..count {
-            let from = if when == Availability::Later && self.later != 0 {
+            let from = if when == Availability::Later && self.later & !self.withheld != 0 {
                 &mut self.later
             } else {
                 &mut self.now
             };
-            assert!(*from != 0, "a placement takes a GPU that is not there");
-            let lowest = *from & from.wrapping_neg();
+            let there = *from & !self.withheld;
+            assert!(there != 0, "a placement takes a GPU that is not there");
+            let lowest = there & there.wrapping_neg();
             taken |= lowest;
             *from &= !lowest;
         }

@@ -17,7 +17,8 @@
 //!   use `gang`, `place`, `in_place` and `resize`. `passes::exchange`: jobs that exchange GPUs.
 //! - `migration`, `defragment`, `cost`: migrations and their costs.
 //! - `shards`: number of PS shards of jobs whose workers stay.
-//! - `time_slicing`, `packing`: time slicing, and jobs that share a GPU.
+//! - `time_slicing`, `packing`, `gpu_memory`: time slicing, jobs that share a GPU, and the memory
+//!   that suspended programs keep there.
 //! - `explain`, `unblocking_changes`, `assumed_change`, `what_if`: wait reasons and smallest
 //!   changes.
 //! - `report`: the report.
@@ -33,6 +34,7 @@ mod fixpoint;
 mod forbidden_gpus;
 mod free;
 mod gang;
+mod gpu_memory;
 mod hysteresis;
 mod in_place;
 mod job_nodes;

@@ -1,10 +1,11 @@
 //! Jobs of the snapshot: the decisive part of the document, the tasks and the measurements.
 
-use super::is_false;
+use super::{SnapshotNode, is_false};
 use crate::estimate::Gains;
 use crate::learn::Observation;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId, TenantId};
 use muster_model::job::{Intent, JobState};
+use muster_model::node::GpuClass;
 use muster_model::pace::{Pace, Watch};
 use muster_model::packing::Measured;
 use muster_model::spec::{
@@ -437,6 +438,30 @@ impl SnapshotJob {
         // The cast of a float saturates.
         let usual = self.progress.step.saturating_sub(lost.max(0.0) as u64);
         usual.max(reported).min(self.progress.step)
+    }
+
+    /// Bytes that the job needs on each of its GPUs: the larger one of what its document states and
+    /// what was measured. `None` if neither is known.
+    #[must_use]
+    pub fn needed_gpu_bytes(&self) -> Option<u64> {
+        let measured = self.measured.as_deref().and_then(|known| known.peak_bytes);
+        measured.max(self.constraints.gpu_memory_bytes)
+    }
+
+    /// Bytes that the job keeps on each of its GPUs of a node while it is suspended; `None` if that
+    /// is unknown. The built-in engine keeps none, and CPU slots have no memory of their own.
+    #[must_use]
+    pub fn kept_gpu_bytes(&self, node: &SnapshotNode) -> Option<u64> {
+        let has_own_memory = matches!(node.gpu_class(), Some(GpuClass::Gpu | GpuClass::Part));
+        if self.command.is_none() || !has_own_memory {
+            return Some(0);
+        }
+        let measured = self.measured.as_deref().filter(|known| known.stands);
+        match measured.and_then(|known| known.memory_bytes) {
+            Some(bytes) => Some(bytes),
+            None if node.driver_suspend => Some(0),
+            None => self.needed_gpu_bytes(),
+        }
     }
 
     /// Marks the last measurements as current at `now_ms`, because a simulated future has no

@@ -114,6 +114,9 @@ pub struct SnapshotNode {
     /// Memory of the node's smallest GPU or CPU slot; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub gpu_memory_bytes: u64,
+    /// Whether the driver should move the GPU memory of suspended programs to the host.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub driver_suspend: bool,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
     /// Whether tasks of the node are pods. A task in a pod can have its own image and volumes.

@@ -79,7 +79,7 @@ impl Scene {
         self.snapshot.sort();
         let (plan, _) = plan(&self.snapshot, &self.policy);
         assert_eq!(
-            check_with(&self.snapshot, &plan, self.policy.preemption),
+            check_with(&self.snapshot, &plan, &self.policy),
             Vec::new(),
             "in the plan {plan:#?}"
         );
@@ -246,6 +246,7 @@ pub fn node(number: u32, gpus: u32) -> SnapshotNode {
         seen_ms: None,
         freed: Vec::new(),
         gpu_memory_bytes: 0,
+        driver_suspend: false,
         rack: None,
         excluded: false,
         cordoned: false,

@@ -44,6 +44,7 @@ impl<'s> SimulationEngine<'s> {
                             .sharing
                             .as_ref()
                             .map_or(0, |sharing| sharing.gpu_memory_bytes),
+                        driver_suspend: false,
                         rack: node.rack.clone(),
                         excluded: false,
                         cordoned: false,

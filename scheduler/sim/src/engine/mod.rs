@@ -341,7 +341,7 @@ impl<'s> SimulationEngine<'s> {
         let began_s = watch();
         let (plan, _) = plan(&self.snapshot, policy);
         self.decision_s.push(watch() - began_s);
-        let violations = check_with(&self.snapshot, &plan, policy.preemption);
+        let violations = check_with(&self.snapshot, &plan, policy);
         if !violations.is_empty() {
             return Err(SimError::Check { round, violations });
         }

@@ -68,6 +68,7 @@ impl<'a> RoundState<'a> {
             moves: Vec::new(),
             inherited: NodeGpuMasks::new(),
             kept: NodeGpuMasks::new(),
+            hidden: NodeGpuMasks::new(),
             seats: JobsByGpu::default(),
         };
         for (free, node) in round.free.iter_mut().zip(&snapshot.nodes) {
@@ -94,6 +95,7 @@ impl<'a> RoundState<'a> {
         round.join(&pairs);
         round.seats = JobsByGpu::of(&round, |id| nodes.find(id));
         round.reserve_destinations();
+        round.hide_occupied_gpus();
         round.keep_excluded();
         round
     }

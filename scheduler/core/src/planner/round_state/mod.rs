@@ -7,6 +7,7 @@
 mod build;
 mod dense;
 mod destinations;
+mod hidden_gpus;
 mod index;
 mod jobs_by_gpu;
 mod node_sets;
@@ -71,6 +72,8 @@ pub(crate) struct RoundState<'a> {
     pub inherited: NodeGpuMasks,
     /// GPUs that are reserved as destinations of moving jobs, by node.
     pub kept: NodeGpuMasks,
+    /// GPUs that the policy does not see, by node.
+    pub hidden: NodeGpuMasks,
     /// Jobs on the GPUs that are shared or may be shared.
     pub seats: JobsByGpu,
 }
@@ -123,6 +126,9 @@ impl<'a> RoundState<'a> {
         for held in &live.holdings {
             self.free[held.node as usize].hold(held);
         }
+        let gpus = live.holdings.iter().map(|held| (held.node, held.gpus));
+        let gpus: NodeGpuMasks = gpus.collect();
+        self.reveal(&gpus);
         self.refresh(index);
     }
 
@@ -155,6 +161,9 @@ impl<'a> RoundState<'a> {
         }
         let step = live.job.progress.step;
         live.sizing = JobScaling::of(&live.estimate, &live.shape, step, 0, &self.kinds);
+        let gpus = live.holdings.iter().map(|held| (held.node, held.gpus));
+        let gpus: NodeGpuMasks = gpus.collect();
+        self.hide_again(&gpus);
         self.refresh(index);
         self.keep_excluded();
     }

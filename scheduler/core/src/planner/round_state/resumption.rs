@@ -42,6 +42,8 @@ impl RoundState<'_> {
             held.room.cpu_milli += cpu_milli.get(&held.node).copied().unwrap_or(0);
         }
         self.held[live.tenant as usize] += gpus;
+        self.reveal(&home);
+        let live = &mut self.jobs[index];
         let why = if live.job.was_continued() {
             format!("continued by {}", live.job.asker())
         } else {
@@ -96,6 +98,7 @@ impl RoundState<'_> {
             free.later_room.cpu_milli += needed;
         }
         self.held[live.tenant as usize] -= count_gpus(&gpus) + std::mem::take(&mut live.shared);
+        self.hide_again(&gpus);
         true
     }
 }

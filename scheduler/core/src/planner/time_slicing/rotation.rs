@@ -9,6 +9,7 @@ use crate::plan::Action;
 use crate::planner::fixpoint::RoundFixpoint;
 use crate::planner::free::{Availability, FreeNode, NodeGpuMasks};
 use crate::planner::gang;
+use crate::planner::gpu_memory::GpuMemory;
 use crate::planner::observations::is_whole;
 use crate::planner::place;
 use crate::planner::planned_job::PlannedJob;
@@ -38,6 +39,8 @@ struct SliceRotation<'w, 'a, 'r> {
     free: Vec<FreeNode>,
     /// Number of suspended jobs, or jobs about to be suspended, by node and GPU.
     idle: BTreeMap<(u32, u32), u32>,
+    /// GPU memory that suspended programs keep.
+    memory: GpuMemory,
     weights: SliceWeights,
     /// Jobs that keep their GPUs after their slice, until the first waiter that could not be served
     /// can get all of its GPUs at once.
@@ -49,6 +52,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         let idle = suspended_by_gpu(round);
         Self {
             weights: SliceWeights::of(round),
+            memory: GpuMemory::of(round),
             free: fixpoint.free.clone(),
             round,
             fixpoint,
@@ -191,7 +195,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         self.uncount_suspended(&home);
         let are_ready = blockers
             .iter()
-            .all(|other| expired.contains(other) && self.has_memory(*other));
+            .all(|other| expired.contains(other) && self.may_replace(index, *other));
         if !are_ready {
             self.count_suspended(&home);
             // A blocker without time slices would have to be awaited for ever.
@@ -220,7 +224,8 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         let mut movable: Vec<usize> = expired
             .iter()
             .copied()
-            .filter(|&victim| jobs[victim].host.is_none() && self.has_memory(victim))
+            .filter(|&victim| jobs[victim].host.is_none() && self.has_lane(victim))
+            .filter(|&victim| self.fits_after(index, victim))
             .collect();
         if !self.quota_has_room(index, &[]) {
             // Only jobs of the same tenant free its quota.
@@ -242,7 +247,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
                         self.round.jobs[other].scheduling_state == SchedulingState::Running
                     })
                     .filter(|&other| takes_part(&self.round.jobs[other]))
-                    .filter(|&other| self.has_memory(other))
+                    .filter(|&other| self.has_lane(other) && self.fits_after(index, other))
                     .collect();
                 let places = self.places(index, &running);
                 places.iter().for_each(|places| self.await_all(places));
@@ -261,7 +266,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
     /// it would not fit even then.
     fn places(&self, index: usize, victims: &[usize]) -> Option<NodeGpuMasks> {
         let shape = self.round.jobs[index].shape.clone();
-        let mut free = self.free.clone();
+        let mut free = self.free_for(index);
         for &victim in victims {
             vacate(&mut free, &self.round.jobs[victim]);
         }
@@ -281,7 +286,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         let shape = self.round.jobs[index].shape.clone();
         let least = (shape.workers.min, shape.ps_shards.min);
         let mut victims = Vec::new();
-        let mut free = self.free.clone();
+        let mut free = self.free_for(index);
         let mut found = place::find(&free, &shape, least, Availability::Later);
         for &victim in candidates {
             if found.is_some() {
@@ -298,7 +303,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
                 .copied()
                 .filter(|&one| one != victim)
                 .collect();
-            let mut without = self.free.clone();
+            let mut without = self.free_for(index);
             for &other in &others {
                 vacate(&mut without, &self.round.jobs[other]);
             }
@@ -310,8 +315,31 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
         Some((victims, free))
     }
 
-    /// Whether one more job may be suspended on each of its GPUs. Suspended jobs keep their memory.
-    fn has_memory(&self, index: usize) -> bool {
+    /// Free resources for a queued job: GPUs on which it does not fit beside suspended programs are
+    /// withheld.
+    fn free_for(&self, index: usize) -> Vec<FreeNode> {
+        let mut free = self.free.clone();
+        let job = self.round.jobs[index].job;
+        self.memory.admit(&mut free, self.round.snapshot, job);
+        free
+    }
+
+    /// Whether a queued job fits on the GPUs of a victim once that is suspended there.
+    fn fits_after(&self, index: usize, victim: usize) -> bool {
+        let jobs = &self.round.jobs;
+        self.memory
+            .fits_after(self.round, jobs[index].job, &jobs[victim])
+    }
+
+    /// Whether a running job can be suspended so that a job that is suspended on its GPUs resumes.
+    fn may_replace(&self, index: usize, blocker: usize) -> bool {
+        let jobs = &self.round.jobs;
+        let (job, other) = (jobs[index].job, &jobs[blocker]);
+        self.has_lane(blocker) && self.memory.may_return(self.round, job, other)
+    }
+
+    /// Whether one more job may be suspended on each of its GPUs: suspended jobs keep memory.
+    fn has_lane(&self, index: usize) -> bool {
         // Its guest would be suspended there too.
         let guests = u32::from(self.round.jobs[index].guest.is_some());
         each(&self.round.jobs[index].home()).all(|gpu| {
@@ -361,7 +389,7 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
             if live.tenant == tenant
                 && live.shared > 0
                 && !all.contains(&host)
-                && self.has_memory(guest)
+                && self.has_lane(guest)
             {
                 all.push(guest);
             }
@@ -385,6 +413,8 @@ impl<'w, 'a, 'r> SliceRotation<'w, 'a, 'r> {
     fn suspend_for(&mut self, index: usize, waiter: usize) {
         let home = self.round.jobs[index].home();
         self.count_suspended(&home);
+        let job = self.round.jobs[index].job;
+        self.memory.add(self.round.snapshot, job, &home);
         let (live, other) = (&self.round.jobs[index], &self.round.jobs[waiter]);
         let whose = other.named_to(live.tenant);
         let why = format!("its time slice has expired; replaced by {whose}");

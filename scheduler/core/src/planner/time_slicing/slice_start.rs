@@ -4,12 +4,13 @@
 use super::fair_share::TenantShares;
 use super::rotation::{loan_ms, shortest_ms};
 use super::{
-    CONSIDERED, could_run, needs, overlaps, queued, quota_has_room, suspended_by_gpu,
+    CONSIDERED, SliceWaiter, could_run, needs, overlaps, queued, quota_has_room, suspended_by_gpu,
     suspended_waiters, vacate,
 };
 use crate::plan::Action;
 use crate::planner::free::{Availability, FreeNode, NodeGpuMasks, count_gpus};
 use crate::planner::gang;
+use crate::planner::gpu_memory::GpuMemory;
 use crate::planner::place;
 use crate::planner::round_state::RoundState;
 use crate::planner::scheduling_state::SchedulingState;
@@ -36,6 +37,7 @@ pub(crate) fn before_policy(round: &mut RoundState<'_>) {
         None => i64::try_from(round.policy.min_run_ms).unwrap_or(i64::MAX),
     };
     let urgent = urgent(round);
+    let memory = GpuMemory::of(round);
     let mut considered = 0;
     for waiter in line.iter().copied() {
         let waited_ms = round.now_ms.saturating_sub(waiter.since_ms);
@@ -64,7 +66,7 @@ pub(crate) fn before_policy(round: &mut RoundState<'_>) {
         let served = if waiter.is_suspended {
             round.resume(waiter.index, "its time slice begins")
         } else {
-            begin(round, waiter.index, &crowded)
+            begin(round, waiter.index, (&crowded, &memory))
         };
         if served && waiter.is_suspended {
             round.enlist(waiter.index);
@@ -72,19 +74,40 @@ pub(crate) fn before_policy(round: &mut RoundState<'_>) {
             shares = TenantShares::of(round, &line);
         } else if waiter.is_suspended
             && waited_ms >= patience_ms
-            && is_shut_out(round, waiter.index)
+            && is_shut_out(round, waiter.index, &memory)
         {
             restart_elsewhere(round, waiter.index);
         } else if round.reserved.is_none() {
             let wanted = if waiter.is_suspended {
                 round.jobs[waiter.index].home()
             } else {
-                gang_of(round, waiter.index, &crowded)
+                gang_of(round, waiter.index, (&crowded, &memory))
             };
             reserve(round, waiter.index, wanted);
             if let Some(slicing) = slicing {
                 lend(round, slicing, &crowded);
             }
+        }
+    }
+    begin_beside_programs(round, &line, &crowded);
+}
+
+/// Starts queued jobs beside suspended programs that keep memory on their GPUs, where they fit. The
+/// policy does not see these GPUs, so it cannot start the jobs for which programs were suspended.
+fn begin_beside_programs(round: &mut RoundState<'_>, line: &[SliceWaiter], crowded: &NodeGpuMasks) {
+    if round.hidden.values().all(|&gpus| gpus == 0) {
+        return;
+    }
+    let memory = GpuMemory::of(round);
+    for waiter in line.iter().take(CONSIDERED) {
+        let live = &round.jobs[waiter.index];
+        let (shape, least) = (&live.shape, live.shape.least());
+        let size = (least.workers.min, least.ps_shards.min);
+        let waits = live.scheduling_state == SchedulingState::Queued
+            && quota_has_room(round, waiter.index, needs(round, waiter.index));
+        // The policy decides about all other GPUs.
+        if waits && place::find(&round.free, shape, size, Availability::Now).is_none() {
+            begin(round, waiter.index, (crowded, &memory));
         }
     }
 }
@@ -100,16 +123,18 @@ fn urgent(round: &RoundState<'_>) -> Option<i32> {
     queued.map(|(_, live)| live.job.priority).max()
 }
 
-/// Whether a job without time slices holds GPUs of this suspended job, which could only wait for
-/// the end of that job.
-fn is_shut_out(round: &RoundState<'_>, index: usize) -> bool {
+/// Whether a job holds GPUs of this suspended job and cannot be suspended for it, so that this job
+/// could only wait for the end of that one: it has no time slices, or would keep too much memory.
+fn is_shut_out(round: &RoundState<'_>, index: usize, memory: &GpuMemory) -> bool {
     let home = round.jobs[index].home();
     let has_slices = round.policy.slicing.is_some();
     round.jobs.iter().enumerate().any(|(other, live)| {
         other != index
             && live.scheduling_state.stays()
-            && !(has_slices && live.job.takes_turns())
             && overlaps(live, &home)
+            && !(has_slices
+                && live.job.takes_turns()
+                && memory.may_return(round, round.jobs[index].job, live))
     })
 }
 
@@ -119,7 +144,7 @@ fn restart_elsewhere(round: &mut RoundState<'_>, index: usize) {
     let live = &round.jobs[index];
     let (shape, size) = (live.shape.clone(), live.size);
     let gpus = count_gpus(&round.jobs[index].home());
-    let why = "its GPUs are held by a job without time slices";
+    let why = "its GPUs are held by a job that cannot be suspended for it";
     let found = if quota_has_room(round, index, gpus) {
         place::find(&round.free, &shape, size, Availability::Now)
     } else {
@@ -140,11 +165,16 @@ fn restart_elsewhere(round: &mut RoundState<'_>, index: usize) {
 }
 
 /// Starts a queued job with its smallest gang, if that fits now. Returns whether it was started.
-fn begin(round: &mut RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> bool {
+fn begin(
+    round: &mut RoundState<'_>,
+    index: usize,
+    (crowded, memory): (&NodeGpuMasks, &GpuMemory),
+) -> bool {
     let shape = round.jobs[index].shape.clone();
     let least = (shape.workers.min, shape.ps_shards.min);
     let mut free = round.free.clone();
     leave_out(&mut free, crowded);
+    memory.admit(&mut free, round.snapshot, round.jobs[index].job);
     let mut found = place::find(&free, &shape, least, Availability::Now);
     if found.is_none() && !round.lendable.is_empty() {
         free = round.with_lendable(&free);
@@ -160,12 +190,19 @@ fn begin(round: &mut RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> bo
 
 /// Free GPUs among those that the smallest gang of a job would use once all time-sliced jobs were
 /// suspended. Empty if the gang would not fit even then.
-fn gang_of(round: &RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> NodeGpuMasks {
-    let shape = round.jobs[index].shape.clone();
+fn gang_of(
+    round: &RoundState<'_>,
+    index: usize,
+    (crowded, memory): (&NodeGpuMasks, &GpuMemory),
+) -> NodeGpuMasks {
+    let (job, shape) = (round.jobs[index].job, round.jobs[index].shape.clone());
     let mut free = round.free.clone();
     leave_out(&mut free, crowded);
+    memory.admit(&mut free, round.snapshot, job);
     for live in &round.jobs {
-        if live.scheduling_state == SchedulingState::Running && live.job.takes_turns() {
+        let makes_room =
+            live.scheduling_state == SchedulingState::Running && live.job.takes_turns();
+        if makes_room && memory.fits_after(round, job, live) {
             vacate(&mut free, live);
         }
     }
@@ -178,7 +215,7 @@ fn gang_of(round: &RoundState<'_>, index: usize, crowded: &NodeGpuMasks) -> Node
     for share in shares {
         let node = &mut free[share.node as usize];
         let wanted = share.workers * shape.worker.gpus;
-        let now = wanted.min(node.now.count_ones());
+        let now = wanted.min(node.gpus(Availability::Now));
         *gang.entry(share.node).or_default() |= node.take_gpus(now, Availability::Now);
     }
     gang
