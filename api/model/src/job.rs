@@ -119,6 +119,21 @@ pub enum AfterStop {
     Cancel,
 }
 
+impl AfterStop {
+    /// Whether the job stops so that other jobs or a new placement of its own get its GPUs.
+    #[must_use]
+    pub fn is_for_others(&self) -> bool {
+        match self {
+            Self::Move { .. } => true,
+            Self::Requeue { cause } => match cause {
+                RequeueCause::Resize | RequeueCause::Preempted | RequeueCause::OverQuota => true,
+                RequeueCause::TaskFailed | RequeueCause::NodeLost => false,
+            },
+            Self::Pause | Self::Succeed | Self::Fail { .. } | Self::Cancel => false,
+        }
+    }
+}
+
 /// Charge of a decision against its job. The larger of two charges counts. Serialised as a bool
 /// (`true` is a failure), which older releases read too; a refusal is serialised by its name.
 #[derive(

@@ -123,8 +123,9 @@ async fn nodes(conn: &mut PgConnection) -> Result<Vec<Node>, StoreError> {
     Ok(rows.into_iter().map(Node::from).collect())
 }
 
-/// Returns the GPUs that were released recently. GPUs of running jobs that have shrunk are omitted:
-/// they were released for another job.
+/// Returns the GPUs that were released recently. GPUs that were released for another job are
+/// omitted: those of a job that has shrunk, was displaced, or restarts elsewhere
+/// (`AfterStop::is_for_others`).
 async fn freed(
     conn: &mut PgConnection,
     now: OffsetDateTime,
@@ -132,10 +133,15 @@ async fn freed(
     let rows = sqlx::query!(
         r#"select a.node_id, a.gpu_index, max(a.released_at) as "at!"
            from allocation a join job j on j.id = a.job_id
-           where a.released_at > $1 and j.phase not in ('starting', 'running')
+           where a.released_at > $1
+             and (j.phase in ('suspended', 'paused', 'succeeded', 'failed', 'cancelled')
+                  or (j.phase = 'queued' and j.not_before > $2)
+                  or (j.phase = 'stopping' and j.state -> 'then' ->> 'kind' <> 'move'
+                      and coalesce(j.state -> 'then' ->> 'cause', '') not in ('resize', 'preempted', 'over_quota')))
            group by a.node_id, a.gpu_index
            order by a.node_id, a.gpu_index"#,
-        now - FREED
+        now - FREED,
+        now
     )
     .fetch_all(conn)
     .await?;

@@ -11,17 +11,16 @@ use crate::plan::Action;
 use crate::problem::{NodeAllocation, PolicyDecision, gpus_of};
 use muster_model::job::Charge;
 
-/// Whether no earlier decision is in progress. A decision has its effect only when all jobs that
-/// stopped for it have started again.
+/// Whether no earlier decision is in progress: no job has still to stop, to find its place again or
+/// to complete a resize in place. A job that starts does not count, because its GPUs are decided.
 pub(crate) fn is_settled(round: &RoundState<'_>) -> bool {
     round.jobs.iter().all(|live| match live.scheduling_state {
-        SchedulingState::Starting => live.ran_ms(round.now_ms) >= round.policy.min_run_ms,
         SchedulingState::Returning | SchedulingState::Displaced => false,
         SchedulingState::Resting | SchedulingState::Ending => live.holdings.is_empty(),
         SchedulingState::Running => {
             !live.is_resizing || live.ran_ms(round.now_ms) >= round.policy.min_run_ms
         }
-        SchedulingState::Queued | SchedulingState::Suspended => true,
+        SchedulingState::Starting | SchedulingState::Queued | SchedulingState::Suspended => true,
     })
 }
 

@@ -309,7 +309,11 @@ impl<'s> SimulationEngine<'s> {
             }
             come_due(job);
             let after = freed::held(job);
-            gone.extend(before.into_iter().filter(|held| !after.contains(held)));
+            let is_for_others =
+                matches!(&job.state, JobState::Stopping { then } if then.is_for_others());
+            if !is_for_others {
+                gone.extend(before.into_iter().filter(|held| !after.contains(held)));
+            }
             // Tasks that left in a shrink do not count as released GPUs: a resize gave them to
             // another job.
             job.leaving.clear();
