@@ -26,6 +26,7 @@ mod metrics;
 mod node;
 pub mod openapi;
 mod pods;
+mod preemption;
 mod problem;
 mod query;
 mod question;

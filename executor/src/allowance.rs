@@ -154,6 +154,7 @@ impl From<&TaskReport> for Weight {
             | TaskReport::Continued { .. }
             | TaskReport::Resized { .. }
             | TaskReport::PeerGone { .. }
+            | TaskReport::CheckpointRequestEnded { .. }
             | TaskReport::Interrupted { .. } => Self::Step,
             TaskReport::Progress { .. }
             | TaskReport::Pace { .. }

@@ -72,6 +72,13 @@ impl NodeTaskFolder {
         TaskFile::new(self.0.join("stopping.json"))
     }
 
+    /// `CheckpointRequest`. Its presence means that the command is asked for a checkpoint before
+    /// its stop.
+    #[must_use]
+    pub fn checkpoint_request(&self) -> TaskFile {
+        TaskFile::new(self.0.join("checkpoint-request.json"))
+    }
+
     /// Process ids of shim and task. Its presence means that the task was started, which happens
     /// once.
     #[must_use]

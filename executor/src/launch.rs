@@ -8,6 +8,7 @@ use crate::environment;
 use crate::error::ExecutorError;
 use crate::ledger::{Ledger, LedgerEntry, Life};
 use crate::runtime::{RunnerStatus, Runtime, ShimCommand};
+use crate::shim::CheckpointRequest;
 use muster_model::assignment::Peers;
 use muster_model::node::{Capacity, DriverSuspend};
 use std::ffi::OsString;
@@ -63,6 +64,27 @@ impl Launcher {
         if !entry.is_stopping && self.runtime.stop(entry) {
             tracing::info!(task.id = %entry.launch.task_id, job.id = %entry.launch.job_id, "stop requested");
             entry.is_stopping = true;
+        }
+    }
+
+    /// Asks the program of a task for a checkpoint, after which its shim stops it. A program that
+    /// cannot be asked is stopped at once.
+    pub fn ask(&mut self, entry: &mut LedgerEntry) {
+        let Some(options) = entry.launch.spec.preemption.checkpoint_on_request else {
+            self.stop(entry);
+            return;
+        };
+        let request = CheckpointRequest::begin(&options, &entry.folder);
+        match entry.folder.checkpoint_request().write_durably(&request) {
+            Ok(()) => {
+                tracing::info!(task.id = %entry.launch.task_id, job.id = %entry.launch.job_id, "checkpoint requested");
+                entry.is_asked = true;
+                self.runtime.wake(entry);
+            }
+            Err(error) => {
+                tracing::error!(task.id = %entry.launch.task_id, %error, "cannot ask a program for a checkpoint");
+                self.stop(entry);
+            }
         }
     }
 

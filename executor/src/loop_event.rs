@@ -54,4 +54,6 @@ pub struct DecodedTask {
     pub launch: TaskLaunch,
     pub peers: Peers,
     pub stop: bool,
+    /// Whether the stop follows a request for a checkpoint.
+    pub asks: bool,
 }

@@ -206,6 +206,7 @@ impl NodeLoop {
                 gpus: task.launch.gpus.clone(),
                 peers: task.peers.clone(),
                 stop: task.stop,
+                asks: task.asks,
             };
             (task.launch.task_id, wanted)
         });
@@ -355,6 +356,11 @@ impl NodeLoop {
                     self.launcher.stop(entry);
                 }
             }
+            ReconcileStep::Ask(id) => {
+                if let Some(entry) = self.ledger.entries.get_mut(&id) {
+                    self.launcher.ask(entry);
+                }
+            }
             ReconcileStep::Forget(id) => self.forget(id),
         }
     }
@@ -428,6 +434,7 @@ fn leaving(ledger: &Ledger) -> Desired {
                 gpus: task.gpus,
                 peers: task.peers,
                 stop: true,
+                asks: false,
             },
         )
     });

@@ -19,6 +19,8 @@ pub struct DesiredTask {
     pub gpus: Vec<u32>,
     pub peers: Peers,
     pub stop: bool,
+    /// Whether the stop follows a request for a checkpoint.
+    pub asks: bool,
 }
 
 /// Observed state of the node.
@@ -35,6 +37,8 @@ pub struct TaskObservation {
     pub gpus: Vec<u32>,
     /// Suspended as requested, so it uses none of its GPUs.
     pub is_suspended: bool,
+    /// Asked for a checkpoint before its stop.
+    pub is_asked: bool,
     /// As last written to the task's folder.
     pub peers: Peers,
 }
@@ -76,6 +80,8 @@ pub enum ReconcileStep {
     WritePeers(TaskId),
     /// SIGTERM, grace, SIGKILL.
     Stop(TaskId),
+    /// Ask the program for a checkpoint; the shim then stops the task.
+    Ask(TaskId),
     /// The scheduler has all data of the task: stop reporting; the folder may be removed.
     Forget(TaskId),
 }
@@ -140,9 +146,12 @@ fn keep(
         TaskStage::Prepared | TaskStage::Stopping | TaskStage::Ended { .. } => (false, false),
     };
     let learns = learns.then_some(ReconcileStep::WritePeers(id));
-    learns
-        .into_iter()
-        .chain(stops.then_some(ReconcileStep::Stop(id)))
+    let stop = match (wanted.asks, task.is_asked) {
+        (false, _) => Some(ReconcileStep::Stop(id)),
+        (true, false) => Some(ReconcileStep::Ask(id)),
+        (true, true) => None,
+    };
+    learns.into_iter().chain(stop.filter(|_| stops))
 }
 
 /// Step for a task that is to start. It waits while another process holds one of its GPUs. The
@@ -176,6 +185,31 @@ mod tests {
 
     fn id(number: u128) -> TaskId {
         TaskId(Uuid::from_u128(number))
+    }
+
+    #[test]
+    fn program_is_asked_once_and_a_plain_stop_ends_the_wait() {
+        for (asks, is_asked, expected) in [
+            (true, false, Some(ReconcileStep::Ask(id(1)))),
+            (true, true, None),
+            (false, true, Some(ReconcileStep::Stop(id(1)))),
+        ] {
+            let wanted = DesiredTask {
+                gpus: Vec::new(),
+                peers: Peers::default(),
+                stop: true,
+                asks,
+            };
+            let task = TaskObservation {
+                life: Running,
+                is_suspended: false,
+                is_asked,
+                gpus: Vec::new(),
+                peers: Peers::default(),
+            };
+            let steps: Vec<_> = keep(id(1), &wanted, &task).collect();
+            assert_eq!(steps, Vec::from_iter(expected), "{asks} {is_asked}");
+        }
     }
 
     /// Cases of one task: the wish (`None` if missing, otherwise whether to stop), the observation,
@@ -281,6 +315,7 @@ mod tests {
                         gpus: vec![0],
                         peers: Peers::default(),
                         stop,
+                        asks: false,
                     },
                 );
             }
@@ -294,6 +329,7 @@ mod tests {
                     TaskObservation {
                         life,
                         is_suspended: false,
+                        is_asked: false,
                         gpus: vec![0],
                         peers: Peers::default(),
                     },
@@ -337,6 +373,7 @@ mod tests {
                 gpus: vec![],
                 peers: peers.clone(),
                 stop,
+                asks: false,
             };
             let desired = Desired {
                 generation: 1,
@@ -345,6 +382,7 @@ mod tests {
             let task = TaskObservation {
                 life,
                 is_suspended: false,
+                is_asked: false,
                 gpus: vec![],
                 peers: old,
             };
@@ -362,6 +400,7 @@ mod tests {
             gpus: vec![1, 2],
             peers: Peers::default(),
             stop: false,
+            asks: false,
         };
         let desired = Desired {
             generation: 1,
@@ -386,6 +425,7 @@ mod tests {
             let task = TaskObservation {
                 life,
                 is_suspended,
+                is_asked: false,
                 gpus: vec![2],
                 peers: Peers::default(),
             };

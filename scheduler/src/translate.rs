@@ -10,6 +10,7 @@ use muster_model::pace::{Pace, Watch};
 use muster_model::plan::RecordTime as _;
 use muster_model::spec::BatchRule;
 use muster_model::task::Task;
+use muster_model::tenant::TenantPreemption;
 use muster_store::family::{FamilySpeeds, PlacedSpeed, RestartTotals};
 use muster_store::fault::FaultCharge;
 use muster_store::plan as store;
@@ -27,6 +28,9 @@ pub fn snapshot(round: u64, loaded: store::Loaded) -> core::ClusterSnapshot {
         .iter()
         .map(|family| (family.tenant, family.family.clone()))
         .collect();
+    let caps = loaded.tenants.iter();
+    let caps: BTreeMap<TenantId, TenantPreemption> =
+        caps.map(|tenant| (tenant.id, tenant.preemption)).collect();
     let nodes = loaded.nodes.into_iter().map(|one| {
         let charges = faults.remove(&one.id).unwrap_or_default();
         let freed = freed.remove(&one.id).unwrap_or_default();
@@ -41,7 +45,7 @@ pub fn snapshot(round: u64, loaded: store::Loaded) -> core::ClusterSnapshot {
         jobs: loaded
             .jobs
             .into_iter()
-            .map(|one| job(one, &known))
+            .map(|one| job(one, &known, &caps))
             .collect(),
         left_out: loaded.left_out.into_iter().map(left_out).collect(),
         families: loaded.families.into_iter().map(family).collect(),
@@ -172,8 +176,13 @@ fn tenant(tenant: muster_model::tenant::Tenant) -> core::SnapshotTenant {
     }
 }
 
-/// Translates a job. Its family is named only if it is in `families`.
-fn job(loaded: store::LoadedJob, families: &BTreeSet<(TenantId, String)>) -> core::SnapshotJob {
+/// Translates a job. Its family is named only if it is in `families`. `caps` are those of tenants
+/// on preemption.
+fn job(
+    loaded: store::LoadedJob,
+    families: &BTreeSet<(TenantId, String)>,
+    caps: &BTreeMap<TenantId, TenantPreemption>,
+) -> core::SnapshotJob {
     let progress = progress(&loaded);
     let has_sampled = loaded.has_sampled;
     let adaptive = adaptive(&loaded);
@@ -215,11 +224,14 @@ fn job(loaded: store::LoadedJob, families: &BTreeSet<(TenantId, String)>) -> cor
         replicated: job.spec.exchange.shard_replicas > 0,
         suspends: job.spec.suspends(),
         exclusive: job.spec.exclusive,
-        preemption: job.spec.preemption,
+        preemption: caps
+            .get(&job.tenant_id)
+            .map_or(job.spec.preemption, |caps| caps.cap(&job.spec)),
         reported: loaded.reported.map(|(step, at)| core::ReportedCheckpoint {
             step,
             at_ms: unix_ms(at),
         }),
+        answer_ms: loaded.answer_ms,
         lost_s: loaded.lost_s,
         lent: loaded.lent,
         trial: loaded

@@ -8,7 +8,9 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::job::JobPhase;
 use muster_model::progress::Sample;
 use muster_model::question::{Answer, Question};
+use muster_model::spec::AllowedPreemption;
 use muster_model::task::{Outcome, Role};
+use muster_model::tenant::TenantPreemptionChange;
 use muster_model::wait::Wait;
 use muster_proto::session::to_node::Message as To;
 use muster_scheduler::question::{self, ServedTenants};
@@ -635,4 +637,29 @@ async fn time_limit_is_length_of_engine_jobs_and_not_of_commands() {
     });
     assert_eq!(program, (Some(600.0), None));
     assert_eq!(engine, (None, Some(600.0)));
+}
+
+/// As a lowered quota, a cap holds for jobs that were submitted before.
+#[tokio::test]
+async fn snapshot_has_preemption_within_the_tenants_caps() {
+    let store = Store::new().await;
+    let strict = serde_json::json!({
+        "version": "muster/v1", "name": "strict", "command": { "argv": ["train"] },
+        "preemption": { "allowed": "never", "min_runtime": 900 },
+    });
+    store.submit_document(strict).await;
+    let demanded = async || {
+        let read = forecast::live(&store.pool, &mut Loader::new(100)).await;
+        let (snapshot, _) = read.expect("a snapshot");
+        let preemption = snapshot.jobs[0].preemption;
+        (preemption.allowed, preemption.min_runtime)
+    };
+    assert_eq!(demanded().await, (AllowedPreemption::Never, 900));
+    let change = TenantPreemptionChange {
+        allowed: Some(Some(AllowedPreemption::Restart)),
+        min_runtime: Some(Some(60)),
+        ..TenantPreemptionChange::default()
+    };
+    store.cap(change).await;
+    assert_eq!(demanded().await, (AllowedPreemption::Restart, 60));
 }

@@ -1,6 +1,6 @@
 //! Interface between scheduler, executor and task: assignments, launch files and reports.
 
-use crate::checkpoint::Written;
+use crate::checkpoint::{RequestResult, Written};
 use crate::id::{JobId, NodeId, TaskId, TenantId};
 use crate::pace::PaceReport;
 use crate::progress::{Evaluation, Sample};
@@ -129,6 +129,12 @@ pub enum TaskReport {
     /// A user's program has written a checkpoint from which it continues at this step.
     CheckpointReported {
         step: u64,
+    },
+    /// From the shim of rank 0: the request for a checkpoint has ended, and the stop follows.
+    CheckpointRequestEnded {
+        result: RequestResult,
+        /// From the request to its end.
+        waited_ms: u64,
     },
     /// From the coordinator: the remaining tasks continue from this step with another number of
     /// workers or shards. `pause_ms` lies between the last step of the old task set and the first

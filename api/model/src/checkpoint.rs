@@ -14,6 +14,19 @@ pub struct Checkpoint {
     pub retained: bool,
 }
 
+/// Result of a request to a user's program for a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum RequestResult {
+    /// The program reported a checkpoint from which it continues at this step.
+    Reported { step: u64 },
+    /// The program ended without a report.
+    Ended,
+    /// The time-out of the job's document has passed.
+    TimedOut,
+}
+
 /// Report of the coordinator about a complete checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

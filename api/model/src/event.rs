@@ -6,7 +6,7 @@ mod text;
 pub use text::EventText;
 
 use crate::actor::Actor;
-use crate::checkpoint::Written;
+use crate::checkpoint::{RequestResult, Written};
 use crate::fault::NodeFault;
 use crate::id::{JobId, NodeId, TaskId};
 use crate::job::{AfterStop, Intent, JobState};
@@ -66,6 +66,15 @@ pub enum Event {
     JobStopRequested {
         then: AfterStop,
         why: String,
+        /// Maximum seconds for which the job's program is first asked for a checkpoint; absent if
+        /// it is not asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        asks_s: Option<u32>,
+    },
+    /// The request for a checkpoint before a stop has ended.
+    CheckpointRequestEnded {
+        result: RequestResult,
+        waited_ms: u64,
     },
     /// A round suspends the job's workers, or resumes them.
     JobTurned {
@@ -238,6 +247,7 @@ impl Event {
             Self::JobStateChanged { .. } => "job_state_changed",
             Self::JobPlaced { .. } => "job_placed",
             Self::JobStopRequested { .. } => "job_stop_requested",
+            Self::CheckpointRequestEnded { .. } => "checkpoint_request_ended",
             Self::JobTurned { .. } => "job_turned",
             Self::JobWaits { .. } => "job_waits",
             Self::TaskStateChanged { .. } => "task_state_changed",

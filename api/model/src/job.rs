@@ -421,6 +421,21 @@ impl JobPhase {
 }
 
 impl AfterStop {
+    /// Whether the program of a running job is asked for a checkpoint before this stop, if its
+    /// document allows that. It is not asked where it does not continue, and not after a failure or
+    /// the loss of a node, because its ranks may wait for a lost one.
+    #[must_use]
+    pub fn asks_for_checkpoint(&self) -> bool {
+        match self {
+            Self::Requeue { cause } => match cause {
+                RequeueCause::Resize | RequeueCause::Preempted | RequeueCause::OverQuota => true,
+                RequeueCause::TaskFailed | RequeueCause::NodeLost => false,
+            },
+            Self::Move { .. } | Self::Pause => true,
+            Self::Succeed | Self::Fail { .. } | Self::Cancel => false,
+        }
+    }
+
     /// Returns the stronger of two orders. An end (cancel, fail, succeed) is final, a pause
     /// outranks a requeue, and a requeue replaces a move whose destination is lost.
     fn outranked_by(self, later: Self) -> Self {

@@ -3,10 +3,12 @@
 mod limits;
 mod pods;
 mod pods_change;
+mod preemption;
 
 pub use limits::{LimitsChange, LimitsSet, LimitsUse, MAX_LIMIT, TenantLimits};
 pub use pods::TenantPods;
 pub use pods_change::TenantPodsChange;
+pub use preemption::{TenantPreemption, TenantPreemptionChange};
 
 use crate::id::TenantId;
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,8 @@ pub struct Tenant {
     pub weight: f64,
     /// Cluster objects that the pods of its tasks may use.
     pub pods: TenantPods,
+    /// Caps on what its jobs may demand in `preemption`.
+    pub preemption: TenantPreemption,
 }
 
 /// Rights of a token.

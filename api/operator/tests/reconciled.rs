@@ -509,3 +509,20 @@ async fn named_limits_of_a_tenant_object_apply_and_others_stay() {
         "{message}"
     );
 }
+
+#[tokio::test]
+async fn named_caps_of_a_tenant_object_apply_and_others_stay() {
+    let world = tenant_of(json!({ "preemption": { "allowed": "restart" } })).await;
+    world.state().tenant_preemption.grace_s = Some(30);
+    world.reconcile_tenant().await.expect("a reconciliation");
+    let caps = json!({ "allowed": "restart", "grace_s": 30 });
+    assert_eq!(json!(world.state().tenant_preemption), caps);
+
+    world.told("");
+    world.reconcile_tenant().await.expect("a reconciliation");
+    assert_eq!(world.told("admin "), Vec::<String>::new(), "nothing is new");
+
+    world.change(|object| object["spec"]["preemption"] = json!({ "grace": 3 }));
+    world.reconcile_tenant().await.expect("a reconciliation");
+    assert_eq!(world.status()["reason"], "InvalidDocument");
+}

@@ -116,6 +116,7 @@ async fn created(
         gpu_quota: None,
         weight: muster_model::tenant::EQUAL_WEIGHT,
         pods: muster_model::tenant::TenantPods::default(),
+        preemption: muster_model::tenant::TenantPreemption::default(),
     };
     tenant::create(conn, &new, now)
         .await

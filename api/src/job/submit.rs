@@ -6,6 +6,7 @@ use crate::body::ParsedBody;
 use crate::clock;
 use crate::idempotency::{self, IdempotencyCheck};
 use crate::pods;
+use crate::preemption;
 use crate::problem::{ApiError, ProblemKind};
 use crate::query::{FromQuery, Params, Query};
 use crate::state::ApiState;
@@ -119,9 +120,9 @@ async fn begun(conn: &mut PgConnection, caller: &Caller, mut new: NewJob) -> Res
 }
 
 /// Whether the document needs a query: for a checkpoint of another job, or for the tenant's pod
-/// permissions.
+/// permissions and caps on preemption.
 fn asks_the_store(spec: &JobSpec) -> bool {
-    spec.from.is_some() || !spec.pod.is_empty()
+    spec.from.is_some() || !spec.pod.is_empty() || !spec.preemption.is_default()
 }
 
 async fn checked(
@@ -130,6 +131,8 @@ async fn checked(
     spec: &mut JobSpec,
 ) -> Result<(), ApiError> {
     pods::allow(conn, caller, &spec.pod, ("pod", ProblemKind::InvalidJob)).await?;
+    let of_jobs = ("preemption", ProblemKind::InvalidJob);
+    preemption::allow(conn, caller, &spec.preemption, of_jobs).await?;
     origin::resolve(conn, spec).await?;
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::body::ParsedBody;
 use crate::clock;
 use crate::idempotency::{self, IdempotencyCheck};
 use crate::pods;
+use crate::preemption;
 use crate::problem::{ApiError, ProblemKind};
 use crate::query::{FromQuery, Params, Query};
 use crate::state::ApiState;
@@ -20,8 +21,9 @@ use muster_store::StoreError;
 use muster_store::study::{self, NewStudy};
 use uuid::Uuid;
 
-/// Position of `pod` in a study's document, and the kind of its refusal.
-const OF_ITS_JOB: (&str, ProblemKind) = ("job.pod", ProblemKind::InvalidStudy);
+/// Positions of parts of the job in a study's document, and the kind of their refusal.
+const POD: (&str, ProblemKind) = ("job.pod", ProblemKind::InvalidStudy);
+const PREEMPTION: (&str, ProblemKind) = ("job.preemption", ProblemKind::InvalidStudy);
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -71,11 +73,12 @@ pub async fn create(
 ) -> Result<Response, ApiError> {
     let key = idempotency::key(&headers)?;
     let document = checked(document).await?;
-    let pod = document.value.pod();
+    let (pod, demanded) = (document.value.pod(), document.value.preemption());
     if params.dry_run {
-        if !pod.is_empty() {
+        if !pod.is_empty() || !demanded.is_default() {
             let mut tx = app.begin(&caller).await?;
-            pods::allow(&mut tx, &caller, &pod, OF_ITS_JOB).await?;
+            pods::allow(&mut tx, &caller, &pod, POD).await?;
+            preemption::allow(&mut tx, &caller, &demanded, PREEMPTION).await?;
         }
         let imagined = imagined(&caller, document.value);
         return Ok((StatusCode::OK, axum::Json(imagined)).into_response());
@@ -89,7 +92,8 @@ pub async fn create(
             return Ok(answered.answer(|one: StudyView| Some(place(one.id))));
         }
     };
-    pods::allow(&mut tx, &caller, &pod, OF_ITS_JOB).await?;
+    pods::allow(&mut tx, &caller, &pod, POD).await?;
+    preemption::allow(&mut tx, &caller, &demanded, PREEMPTION).await?;
     let new = NewStudy {
         id: clock::new_id().into(),
         tenant_id: caller.tenant_id,

@@ -12,12 +12,13 @@ use axum::extract::{Path, State};
 use muster_model::view::{TenantChange, TenantView};
 use muster_store::{StoreError, limit, tenant, tenant_scope};
 
-/// Change a tenant's quota, weight, pods and limits
+/// Change a tenant's quota, weight, pods, limits and caps on preemption
 ///
 /// For administrators. Takes effect in the next scheduling round: jobs above a lowered quota stop
 /// with a checkpoint. The weight is the tenant's share of a full cluster relative to other tenants.
 /// `pods` applies to later submissions; jobs and studies that were submitted before keep their
-/// pods. Work that is open above a lowered limit stays open.
+/// pods. Work that is open above a lowered limit stays open. `preemption` caps what job documents
+/// demand: later documents above a cap are refused, and earlier ones count as if they stated it.
 #[utoipa::path(
     patch, path = "/tenants/{name}", operation_id = "changeTenant", tag = "tenants",
     params(("name" = String, Path, description = "Name of the tenant")),
@@ -37,13 +38,20 @@ pub async fn change(
         weight,
         pods,
         limits,
+        preemption,
     } = document.value;
     wire::check_quota(gpu_quota.flatten())?;
     wire::check_weight(weight)?;
     wire::check_pods_change(pods.as_ref())?;
     wire::check_limits_change(limits.as_ref())?;
-    if gpu_quota.is_none() && weight.is_none() && pods.is_none() && limits.is_none() {
-        let expected = "required: gpu_quota, weight, pods or limits";
+    wire::check_preemption_change(preemption.as_ref())?;
+    let is_nothing = gpu_quota.is_none()
+        && weight.is_none()
+        && pods.is_none()
+        && limits.is_none()
+        && preemption.is_none();
+    if is_nothing {
+        let expected = "required: gpu_quota, weight, pods, limits or preemption";
         return Err(wire::invalid("gpu_quota", "nothing", expected));
     }
     let missing = || ApiError::not_found(format!("tenant {name}"));
@@ -54,6 +62,7 @@ pub async fn change(
         gpu_quota,
         weight,
         pods,
+        preemption,
     };
     let changed = tenant::change(&mut tx, found.id, change)
         .await?

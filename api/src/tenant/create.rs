@@ -34,6 +34,7 @@ pub async fn create(
         gpu_quota,
         weight,
         pods,
+        preemption,
     } = document.value;
     if !is_dns_label(&name) {
         let expected =
@@ -43,12 +44,14 @@ pub async fn create(
     wire::check_quota(gpu_quota)?;
     wire::check_weight(Some(weight))?;
     wire::check_pods(&pods)?;
+    wire::check_preemption(&preemption)?;
     let new = Tenant {
         id: clock::new_id().into(),
         name,
         gpu_quota,
         weight,
         pods,
+        preemption,
     };
     let mut tx = app.begin(&caller).await?;
     tenant_scope::admin(&mut tx).await?;

@@ -5,7 +5,7 @@ use muster_model::id::TenantId;
 use muster_model::spec::FieldError;
 use muster_model::tenant::{
     LimitsChange, LimitsSet, LimitsUse, Tenant, TenantLimits, TenantPods, TenantPodsChange,
-    WEIGHT_RANGE,
+    TenantPreemption, TenantPreemptionChange, WEIGHT_RANGE,
 };
 use muster_model::view::TenantView;
 use muster_store::tenant::InUse;
@@ -62,6 +62,7 @@ impl TenantUsage {
             gpu_quota: tenant.gpu_quota,
             weight: tenant.weight,
             pods: tenant.pods,
+            preemption: tenant.preemption,
         }
     }
 }
@@ -138,6 +139,30 @@ pub fn check_pods_change(change: Option<&TenantPodsChange>) -> Result<(), ApiErr
     }
     let checked = change.validate("pods");
     checked.map_err(|errors| ApiError::of_fields(ProblemKind::InvalidBody, errors))
+}
+
+/// Checks caps on preemption.
+///
+/// # Errors
+/// If a cap is a value that no job document may have.
+pub fn check_preemption(caps: &TenantPreemption) -> Result<(), ApiError> {
+    let checked = caps.validate("preemption");
+    checked.map_err(|errors| ApiError::of_fields(ProblemKind::InvalidBody, errors))
+}
+
+/// Checks a change of caps on preemption.
+///
+/// # Errors
+/// If a cap is a value that no job document may have, or the change is empty.
+pub fn check_preemption_change(change: Option<&TenantPreemptionChange>) -> Result<(), ApiError> {
+    let Some(change) = change else {
+        return Ok(());
+    };
+    if change.is_nothing() {
+        let expected = "one or more of allowed, min_runtime, grace_s and timeout_s; null is no cap";
+        return Err(invalid("preemption", "{}", expected));
+    }
+    check_preemption(&change.of(TenantPreemption::default()))
 }
 
 pub fn invalid(field: &str, value: &str, expected: &str) -> ApiError {

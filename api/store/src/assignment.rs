@@ -12,6 +12,7 @@ use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId};
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
+use muster_model::tenant::TenantPreemption;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use std::collections::BTreeMap;
@@ -34,6 +35,8 @@ pub struct TaskAssignment {
     pub peers: Arc<Peers>,
     /// Whether the task is to stop.
     pub stop: bool,
+    /// Whether its program is first asked for a checkpoint.
+    pub asks: bool,
 }
 
 /// Loads the assignment of a node. `grace_ms` is the time from SIGTERM to SIGKILL of a task.
@@ -55,8 +58,9 @@ pub async fn load(
     let generation = crate::node::generation(conn, node).await?;
     let rows = sqlx::query!(
         r#"select t.id, t.tenant_id, t.job_id, t.revision, t.role, t.role_index, t.gpus, t.phase,
-                  j.spec as "spec: Json<JobSpec>", j.secret as "secret!", j.trained_s, j.revision as job_revision, j.phase as job_phase, newest.step as "resume_step?",
-                  o.pods ->> 'service_account' as service_account
+                  j.spec as "spec: Json<JobSpec>", j.secret as "secret!", j.trained_s, j.revision as job_revision, j.phase as job_phase, j.asked_at is not null and exists (select from task chief where chief.job_id = j.id and chief.revision = j.revision
+                      and chief.role = 'worker' and chief.role_index = 0 and chief.released_at is null) as "is_asked!", newest.step as "resume_step?",
+                  o.pods ->> 'service_account' as service_account, o.preemption as "caps: Json<TenantPreemption>"
            from task t
            join job j on j.id = t.job_id
            join tenant o on o.id = t.tenant_id
@@ -71,7 +75,8 @@ pub async fn load(
     let peers = peers(conn, &jobs).await?;
     let tasks = rows.into_iter().map(|row| {
         let peers = peers.get(&row.job_id).map(Arc::clone).unwrap_or_default();
-        let spec = row.spec.0;
+        let mut spec = row.spec.0;
+        spec.preemption = row.caps.0.cap(&spec);
         let role = role(&row.role, row.role_index);
         let (cpu_milli, memory_bytes) = match role {
             Role::Worker { .. } => (
@@ -85,6 +90,7 @@ pub async fn load(
         };
         let is_of_before = row.revision < row.job_revision && row.job_phase == "running";
         let hands_over = is_of_before && matches!(role, Role::PsShard { .. });
+        let stop = matches!(row.phase.as_str(), "stopping" | "ending") && !hands_over;
         TaskAssignment {
             launch: TaskLaunch {
                 task_id: row.id.into(),
@@ -105,7 +111,8 @@ pub async fn load(
                 service_account: row.service_account,
             },
             peers,
-            stop: matches!(row.phase.as_str(), "stopping" | "ending") && !hands_over,
+            stop,
+            asks: stop && row.is_asked,
         }
     });
     Ok(NodeAssignment {

@@ -10,6 +10,7 @@
 
 pub mod assignment;
 pub mod checkpoint;
+mod checkpoint_request;
 pub mod cluster_load;
 pub mod duration_history;
 pub mod edit;

@@ -4,7 +4,9 @@
 use crate::error::StoreError;
 use crate::int_convert::{signed32, unsigned, unsigned32};
 use muster_model::id::TenantId;
-use muster_model::tenant::{Tenant, TenantPods, TenantPodsChange};
+use muster_model::tenant::{
+    Tenant, TenantPods, TenantPodsChange, TenantPreemption, TenantPreemptionChange,
+};
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use std::collections::BTreeMap;
@@ -17,6 +19,7 @@ struct TenantSqlRow {
     gpu_quota: Option<i32>,
     weight: f64,
     pods: Json<TenantPods>,
+    preemption: Json<TenantPreemption>,
 }
 
 impl From<TenantSqlRow> for Tenant {
@@ -27,6 +30,7 @@ impl From<TenantSqlRow> for Tenant {
             gpu_quota: row.gpu_quota.map(unsigned32),
             weight: row.weight,
             pods: row.pods.0,
+            preemption: row.preemption.0,
         }
     }
 }
@@ -41,13 +45,14 @@ pub async fn create(
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     sqlx::query!(
-        "insert into tenant (id, name, gpu_quota, weight, pods, created_at) values ($1, $2, $3, $4, $5, $6)",
+        "insert into tenant (id, name, gpu_quota, weight, pods, created_at, preemption) values ($1, $2, $3, $4, $5, $6, $7)",
         tenant.id.0,
         tenant.name,
         tenant.gpu_quota.map(signed32),
         tenant.weight,
         Json(&tenant.pods) as _,
-        now
+        now,
+        Json(&tenant.preemption) as _
     )
     .execute(conn)
     .await?;
@@ -61,7 +66,7 @@ pub async fn create(
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
     let rows = sqlx::query_as!(
         TenantSqlRow,
-        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where deleted_at is null order by name"#
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>" from tenant where deleted_at is null order by name"#
     )
     .fetch_all(conn)
     .await?;
@@ -75,7 +80,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
 pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         TenantSqlRow,
-        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where id = $1 and deleted_at is null"#,
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>" from tenant where id = $1 and deleted_at is null"#,
         id.0
     )
     .fetch_optional(conn)
@@ -90,7 +95,7 @@ pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>
 pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         TenantSqlRow,
-        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where name = $1 and deleted_at is null"#,
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>" from tenant where name = $1 and deleted_at is null"#,
         name
     )
     .fetch_optional(conn)
@@ -109,7 +114,7 @@ pub async fn closed_by_name(
 ) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         TenantSqlRow,
-        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant where name = $1 and deleted_at is null for update"#,
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>" from tenant where name = $1 and deleted_at is null for update"#,
         name
     )
     .fetch_optional(conn)
@@ -206,6 +211,8 @@ pub struct TenantUpdate {
     pub weight: Option<f64>,
     /// Given fields replace those of the stored row.
     pub pods: Option<TenantPodsChange>,
+    /// Given caps replace those of the stored row.
+    pub preemption: Option<TenantPreemptionChange>,
 }
 
 /// Changes a tenant and wakes the next round. Returns the changed tenant; `None` if it does not
@@ -221,15 +228,18 @@ pub async fn change(
     let row = sqlx::query_as!(
         TenantSqlRow,
         r#"with changed as (
-             update tenant set gpu_quota = case when $2 then $3 else gpu_quota end, weight = coalesce($4, weight), pods = pods || coalesce($5::jsonb, '{}')
-             where id = $1 and deleted_at is null returning id, name, gpu_quota, weight, pods),
+             update tenant set gpu_quota = case when $2 then $3 else gpu_quota end, weight = coalesce($4, weight), pods = pods || coalesce($5::jsonb, '{}'),
+                    preemption = jsonb_strip_nulls(preemption || coalesce($6::jsonb, '{}'))
+             where id = $1 and deleted_at is null returning id, name, gpu_quota, weight, pods, preemption),
               woken as (select pg_notify('muster_rounds', '') from changed)
-         select id as "id!", name as "name!", gpu_quota, weight as "weight!", pods as "pods!: Json<TenantPods>" from changed left join woken on true"#,
+         select id as "id!", name as "name!", gpu_quota, weight as "weight!", pods as "pods!: Json<TenantPods>",
+                preemption as "preemption!: Json<TenantPreemption>" from changed left join woken on true"#,
         id.0,
         change.gpu_quota.is_some(),
         change.gpu_quota.flatten().map(signed32),
         change.weight,
-        change.pods.as_ref().map(Json) as _
+        change.pods.as_ref().map(Json) as _,
+        change.preemption.as_ref().map(Json) as _
     )
     .fetch_optional(conn)
     .await?;

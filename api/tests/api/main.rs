@@ -18,6 +18,7 @@ mod origins;
 mod pacing;
 mod pages;
 mod pods;
+mod preemption_caps;
 mod questions;
 mod rounds;
 mod streams;

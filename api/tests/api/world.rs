@@ -471,6 +471,7 @@ async fn people(pool: &StorePool, red: TenantId, blue: TenantId) {
             gpu_quota: Some(8),
             weight: muster_model::tenant::EQUAL_WEIGHT,
             pods: muster_model::tenant::TenantPods::default(),
+            preemption: muster_model::tenant::TenantPreemption::default(),
         };
         tenant::create(&mut tx, &new, at(0))
             .await

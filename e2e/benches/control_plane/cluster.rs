@@ -170,6 +170,7 @@ async fn submit(db: &TestDb, jobs: u32) -> anyhow::Result<Vec<JobId>> {
         gpu_quota: None,
         weight: muster_model::tenant::EQUAL_WEIGHT,
         pods: muster_model::tenant::TenantPods::default(),
+        preemption: muster_model::tenant::TenantPreemption::default(),
     };
     tenant::create(&mut tx, &new, now()).await?;
     let new = User {

@@ -152,6 +152,7 @@ async fn allow(db: &TestDb) -> anyhow::Result<()> {
             gpu_quota: None,
             weight: muster_model::tenant::EQUAL_WEIGHT,
             pods: muster_model::tenant::TenantPods::default(),
+            preemption: muster_model::tenant::TenantPreemption::default(),
         },
         now,
     )

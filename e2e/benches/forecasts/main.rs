@@ -105,6 +105,7 @@ async fn tenant(cluster: &TestCluster, name: &str) -> anyhow::Result<Client> {
         gpu_quota: None,
         weight: 1.0,
         pods: TenantPods::default(),
+        preemption: muster_model::tenant::TenantPreemption::default(),
     };
     admin.create_tenant(&new).await?;
     let token = NewToken {

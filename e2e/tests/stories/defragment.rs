@@ -107,6 +107,7 @@ impl Story {
                 if let Event::JobStopRequested {
                     then: AfterStop::Move { to, .. },
                     why,
+                    ..
                 } = entry.event
                 {
                     moves.push((*job, to, why));

@@ -196,6 +196,7 @@ command:
             Event::JobStopRequested {
                 then: AfterStop::Move { .. },
                 why,
+                ..
             } => Some(why),
             _ => None,
         });

@@ -98,6 +98,7 @@ async fn stops(cluster: &TestCluster, job: JobId) -> Vec<String> {
         Event::JobStopRequested {
             then: AfterStop::Move { .. } | AfterStop::Requeue { .. },
             why,
+            ..
         } => Some(why),
         _ => None,
     });

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod browser;
+mod checkpoint_request;
 mod commands;
 mod defragment;
 mod examples;

@@ -69,6 +69,7 @@ async fn stops(cluster: &TestCluster, job: JobId) -> Vec<String> {
         Event::JobStopRequested {
             then: AfterStop::Requeue { .. },
             why,
+            ..
         } => Some(why),
         _ => None,
     });

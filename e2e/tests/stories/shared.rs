@@ -121,6 +121,7 @@ async fn tenant(cluster: &TestCluster, name: &str) -> Client {
         gpu_quota: None,
         weight: 1.0,
         pods: muster_model::tenant::TenantPods::default(),
+        preemption: muster_model::tenant::TenantPreemption::default(),
     };
     admin.create_tenant(&new).await.expect("a new tenant");
     let token = NewToken {

@@ -37,6 +37,7 @@ class Context:
         self._token = environment.get("MUSTER_TRACKING_TOKEN")
         self._run_id = (self.job_id or "").replace("-", "")
         self._stop = threading.Event()
+        self._request = threading.Event()
 
     @property
     def checkpoint_dir(self):
@@ -50,12 +51,20 @@ class Context:
         return pathlib.Path(self._checkpoint_dir or "checkpoints")
 
     def should_checkpoint(self):
-        """Whether the job has been asked to stop: write a checkpoint now and exit. No network use.
+        """Whether the job has been asked for a checkpoint, or to stop: write one now. No network use.
 
-        Processes see the stop at different steps. If they wait for each other in every step, they
-        must agree on the last step, for example by an all-reduce of this value. Otherwise some wait
-        for the others until the grace period ends.
+        The program may exit after the checkpoint. Or it calls :meth:`checkpointed` and trains on
+        until :meth:`should_stop`. Without `preemption.checkpoint_on_request` in the job document
+        this is the same as :meth:`should_stop`.
+
+        Processes see a request at different steps. If they wait for each other in every step, they
+        must agree on the step, for example by an all-reduce of this value. Otherwise some wait for
+        the others until the grace period ends.
         """
+        return self._stop.is_set() or self._request.is_set()
+
+    def should_stop(self):
+        """Whether the job has been asked to stop: write a checkpoint now and exit. No network use."""
         return self._stop.is_set()
 
     def wait_for_stop(self, timeout_s=None):
@@ -84,6 +93,9 @@ class Context:
     def checkpointed(self, step):
         """Reports a checkpoint from which the program continues at `step`. Call it on rank 0.
 
+        The report answers a request for a checkpoint. Other ranks may call it too, which ends the
+        request for their own :meth:`should_checkpoint`.
+
         The scheduler then knows how much work a stop would lose, and stops the job for others of
         its priority only if that is little.
 
@@ -91,6 +103,7 @@ class Context:
         """
         if self._url is not None:
             self._deliver("/muster/v1/checkpoint", {"step": int(step)})
+        self._request.clear()
 
     def finish(self):
         """Sends buffered points, so that the job's page shows the last ones. More may follow."""
@@ -122,9 +135,16 @@ class Context:
             return json.load(answer)
 
     def _watch(self):
+        is_asked = False
         while not self._stop.is_set():
             try:
-                answer = self._ask(f"/muster/v1/stopping?wait_s={WAIT_S}", None, timeout_s=WAIT_S + 10)
+                # A job is asked for a checkpoint at most once in each start.
+                wanted = "" if is_asked else "&checkpoint=true"
+                path = f"/muster/v1/stopping?wait_s={WAIT_S}{wanted}"
+                answer = self._ask(path, None, timeout_s=WAIT_S + 10)
+                if answer.get("checkpoint_requested") and not is_asked:
+                    is_asked = True
+                    self._request.set()
                 if answer.get("stopping"):
                     self._stop.set()
             except urllib.error.HTTPError as error:
@@ -138,17 +158,27 @@ class Context:
 def init(handle_sigterm=True, environment=None):
     """Returns the context of this process in its job.
 
-    With `handle_sigterm`, SIGTERM does not end the process but makes `should_checkpoint` true. The
-    program must then exit by itself before the grace period ends. A signal handler requires the
-    main thread. In other threads only the node's daemon announces the stop, which it always does.
+    With `handle_sigterm`, SIGTERM does not end the process but makes `should_checkpoint` and
+    `should_stop` true. The program must then exit by itself before the grace period ends. The
+    signal of `preemption.checkpoint_on_request` does not end the process either. A signal handler
+    requires the main thread. In other threads only the node's daemon announces the stop, which it always does.
     """
-    context = Context(os.environ if environment is None else environment)
+    environment = os.environ if environment is None else environment
+    context = Context(environment)
     if handle_sigterm and threading.current_thread() is threading.main_thread():
-        # On another thread: the interrupted main thread may hold the event's lock.
-        signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=context._stop.set, daemon=True).start())
+        _on_signal(signal.SIGTERM, context._stop)
+        name = environment.get("MUSTER_CHECKPOINT_SIGNAL")
+        if name is not None:
+            # The daemon announces the request too, once; a second notice would be a second request.
+            signal.signal(getattr(signal, "SIG" + name), lambda *_: None)
     if context._url is not None:
         threading.Thread(target=context._watch, name="muster-stop", daemon=True).start()
     return context
+
+
+def _on_signal(number, event):
+    # On another thread: the interrupted main thread may hold the event's lock.
+    signal.signal(number, lambda *_: threading.Thread(target=event.set, daemon=True).start())
 
 
 def _number(value):

@@ -7,6 +7,7 @@
 //! several GPUs runs `torchrun`, which reads `PET_*` and starts one process per GPU.
 
 use super::error::CommandError;
+use crate::folder::NodeTaskFolder;
 use muster_model::assignment::{Peer, Peers, TaskLaunch};
 use muster_model::spec::Command;
 use muster_model::task::Role;
@@ -80,6 +81,16 @@ fn ours(launch: &TaskLaunch, peers: &Peers, paths: &Paths, add: &mut impl FnMut(
     add("MUSTER_RESTART_COUNT", restarts.to_string());
     add("MUSTER_GRACE_MS", launch.stop_grace_ms().to_string());
     add("MUSTER_TASK_DIR", paths.task.display().to_string());
+    if let Some(request) = launch.spec.preemption.checkpoint_on_request {
+        let file = NodeTaskFolder::at(&paths.task).checkpoint_request();
+        add(
+            "MUSTER_CHECKPOINT_REQUEST",
+            file.path().display().to_string(),
+        );
+        if let Some(signal) = request.signal {
+            add("MUSTER_CHECKPOINT_SIGNAL", signal.as_str().to_owned());
+        }
+    }
     if let Some(checkpoints) = &paths.checkpoints {
         add("MUSTER_CHECKPOINT_DIR", checkpoints.display().to_string());
     }

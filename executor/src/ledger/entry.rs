@@ -28,6 +28,8 @@ pub struct LedgerEntry {
     pub acknowledged: AcknowledgedPositions,
     /// The shim has been asked to stop. Not stored: a repeated request does no harm.
     pub is_stopping: bool,
+    /// The program has been asked for a checkpoint before its stop.
+    pub is_asked: bool,
     /// The whole log of an ended task is acknowledged. Determined again after a restart.
     pub is_log_drained: bool,
     /// The shim's process as recorded by the daemon. The task can write `shim.json` but not this
@@ -73,6 +75,7 @@ impl LedgerEntry {
             life,
             acknowledged,
             is_stopping: false,
+            is_asked: false,
             is_log_drained: false,
             known_shim: None,
             forced_outcome: None,
@@ -330,6 +333,7 @@ pub(super) fn load(path: &Path) -> Result<LedgerEntry, String> {
     let acknowledged: AcknowledgedPositions =
         folder.shipped().read().ok().flatten().unwrap_or_default();
     let mut entry = LedgerEntry::new(folder, launch, peers, Life::Prepared);
+    entry.is_asked = entry.folder.checkpoint_request().is_there();
     let events = entry
         .folder
         .events()

@@ -217,6 +217,7 @@ impl Ledger {
                 life: entry.stage(),
                 gpus: entry.launch.gpus.clone(),
                 is_suspended: entry.is_suspended(),
+                is_asked: entry.is_asked,
                 peers: entry.peers.clone(),
             };
             (*id, task)

@@ -120,7 +120,7 @@ fn task(
     jobs: &BTreeMap<&str, SharedJobData>,
 ) -> Result<DecodedTask, Unreadable> {
     let at = (generation, place);
-    let stop = sent.stop;
+    let (stop, asks) = (sent.stop, sent.stop && sent.asks);
     // A scheduler of the previous release sends complete tasks.
     if !sent.peers_json.is_empty() {
         return Ok(DecodedTask {
@@ -129,6 +129,7 @@ fn task(
             peers: serde_json::from_str(&sent.peers_json)
                 .map_err(Unreadable::of_task(at, "peers"))?,
             stop,
+            asks,
         });
     }
     let mut launch: Value =
@@ -150,6 +151,7 @@ fn task(
         launch,
         peers: shared.peers.clone(),
         stop,
+        asks,
     })
 }
 
@@ -178,6 +180,7 @@ mod tests {
             launch_json: launch.to_string(),
             peers_json: peers.to_owned(),
             stop: false,
+            asks: false,
         }
     }
 

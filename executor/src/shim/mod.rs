@@ -3,13 +3,17 @@
 //! The shim captures the task's output, enforces the node's lease and forwards a stop. It writes
 //! the task's outcome once no process of the task is left. Architecture invariant: it never uses
 //! the network. It communicates with the daemon by files: it requires `task.json` and the lease,
-//! and reads `peers.json`, `pod.json` and the environment file where they exist.
+//! and reads `peers.json`, `pod.json`, `checkpoint-request.json` and the environment file where
+//! they exist.
 
 mod child;
 mod driver_helper;
+mod request;
 mod supervise;
 mod suspend;
 mod writer;
+
+pub use request::CheckpointRequest;
 
 use crate::clock;
 use crate::error::ExecutorError;
@@ -185,6 +189,7 @@ fn carry_out(arguments: &ShimArguments, folder: &NodeTaskFolder) -> Result<Outco
             arguments.driver_patience_ms,
         )
     });
+    let mut request = request::ProgramRequest::new(folder, writer.clone(), &launch);
     let settings = supervise::StopSettings {
         grace_ms: launch.stop_grace_ms(),
         lease_grace_ms: launch.grace_ms,
@@ -198,6 +203,7 @@ fn carry_out(arguments: &ShimArguments, folder: &NodeTaskFolder) -> Result<Outco
         &mut lease,
         &settings,
         &mut suspension,
+        &mut request,
     ))
 }
 

@@ -1,6 +1,7 @@
 //! Supervision of a started task until none of its processes is left.
 
 use super::child::{TaskProcess, own_id};
+use super::request::ProgramRequest;
 use super::suspend::{ProgramState, ProgramSuspension};
 use super::writer::ShimFileWriter;
 use super::{PodRecord, StopNotice};
@@ -162,6 +163,7 @@ pub(super) fn run_to_end(
     lease: &mut LeaseWatch,
     settings: &StopSettings,
     suspension: &mut Option<ProgramSuspension>,
+    request: &mut Option<ProgramRequest>,
 ) -> Outcome {
     let mut phase = SupervisionPhase::Running;
     let mut is_foreign = false;
@@ -185,10 +187,21 @@ pub(super) fn run_to_end(
             .as_ref()
             .and_then(ProgramSuspension::driver_limit_ms);
         phase = phase.postpone_kill(now_ms, driver_limit_ms, kill_at_ms, settings.grace_ms);
-        phase = advance(phase, &task, signals, (now_ms, kill_at_ms), settings);
+        let is_requested = signals.stop.load(Ordering::Relaxed);
+        let may_answer = suspension
+            .as_ref()
+            .is_none_or(ProgramSuspension::is_running);
+        let is_answered = was_running
+            && !is_requested
+            && request
+                .as_mut()
+                .is_some_and(|request| request.follow(now_ms, &task, may_answer));
+        let stops = is_requested || is_answered;
+        phase = advance(phase, &task, stops, (now_ms, kill_at_ms), settings);
         let is_told_now = was_running && !matches!(phase, SupervisionPhase::Running);
         if is_told_now {
-            is_foreign = settings.is_foreign();
+            is_foreign = is_requested && settings.is_foreign();
+            request.iter_mut().for_each(ProgramRequest::give_up);
         }
         if let (true, Some(suspension)) = (is_told_now, suspension.as_mut()) {
             // A process stopped by SIGSTOP handles no signal until it is resumed.
@@ -204,8 +217,11 @@ pub(super) fn run_to_end(
             .as_ref()
             .and_then(ProgramSuspension::driver_limit_ms)
             .is_some();
+        let is_asked = request.as_ref().is_some_and(ProgramRequest::is_pending);
         signals.wait(match phase {
-            SupervisionPhase::Running if !driver_has_it => lease.left(now_ms).min(CALM_EVERY),
+            SupervisionPhase::Running if !driver_has_it && !is_asked => {
+                lease.left(now_ms).min(CALM_EVERY)
+            }
             _ => LOOK_EVERY,
         });
     };
@@ -216,33 +232,63 @@ pub(super) fn run_to_end(
         }
         thread::sleep(KILL_EVERY);
     }
+    let was_asked = request.as_ref().is_some_and(ProgramRequest::is_pending);
+    if let Some(request) = request {
+        request.program_ended(clock::boottime_ms());
+    }
     let lost = suspension
         .as_ref()
         .and_then(ProgramSuspension::lost_by_driver);
-    match (phase, lost) {
-        (
-            SupervisionPhase::Stopping { is_lease: true, .. }
-            | SupervisionPhase::Killed { is_lease: true },
-            _,
-        ) => Outcome::LeaseExpired,
-        (_, Some(why)) => Outcome::lost_by_driver(why.to_owned()),
-        (SupervisionPhase::Stopping { .. } | SupervisionPhase::Killed { .. }, _) if is_foreign => {
-            Outcome::pod_deleted()
+    let end = TaskEnd {
+        status,
+        is_foreign,
+        was_asked,
+    };
+    end.outcome(&phase, lost, settings.notice.is_some(), task)
+}
+
+/// How the task's process has ended.
+struct TaskEnd {
+    status: WaitStatus,
+    /// The stop was requested by another party than the executor.
+    is_foreign: bool,
+    /// The program was asked for a checkpoint and not yet stopped.
+    was_asked: bool,
+}
+
+impl TaskEnd {
+    /// Returns the outcome of the task. `lost` is the reason why the driver did not restore the
+    /// program.
+    fn outcome(
+        self,
+        phase: &SupervisionPhase,
+        lost: Option<&str>,
+        is_command: bool,
+        task: TaskProcess,
+    ) -> Outcome {
+        if phase.is_lease() {
+            return Outcome::LeaseExpired;
         }
-        // A program that was asked to stop may end in any way: few programs use Muster's exit
-        // codes, and most end by the signal.
-        (SupervisionPhase::Stopping { .. }, _) if settings.notice.is_some() => Outcome::stopped(),
-        (SupervisionPhase::Killed { .. }, _) if settings.notice.is_some() => Outcome::killed_late(),
-        (SupervisionPhase::Running, _) if settings.notice.is_some() => {
-            outcome(status).saying(last_line(task))
+        if let Some(why) = lost {
+            return Outcome::lost_by_driver(why.to_owned());
+        }
+        let is_running = matches!(phase, SupervisionPhase::Running);
+        if !is_running && self.is_foreign {
+            return Outcome::pod_deleted();
         }
         // The built-in engine reports the cause of its failure itself.
-        (
-            SupervisionPhase::Running
-            | SupervisionPhase::Stopping { .. }
-            | SupervisionPhase::Killed { .. },
-            _,
-        ) => outcome(status),
+        if !is_command {
+            return outcome(self.status);
+        }
+        match phase {
+            // Its end answers the request, which precedes a stop.
+            SupervisionPhase::Running if self.was_asked => Outcome::stopped(),
+            SupervisionPhase::Running => outcome(self.status).saying(last_line(task)),
+            // A program that was asked to stop may end in any way: few programs use Muster's exit
+            // codes, and most end by the signal.
+            SupervisionPhase::Stopping { .. } => Outcome::stopped(),
+            SupervisionPhase::Killed { .. } => Outcome::killed_late(),
+        }
     }
 }
 
@@ -275,20 +321,20 @@ fn kill_by_lease_ms(expired_at_ms: Option<u64>, grace_ms: u64) -> Option<u64> {
 fn advance(
     phase: SupervisionPhase,
     task: &TaskProcess,
-    signals: &Signals,
+    is_requested: bool,
     (now_ms, by_lease_ms): (u64, Option<u64>),
     settings: &StopSettings,
 ) -> SupervisionPhase {
     match phase {
         SupervisionPhase::Running => {
             let is_lease = by_lease_ms.is_some();
-            if is_lease || signals.stop.load(Ordering::Relaxed) {
+            if is_lease || is_requested {
                 settings.tell(if is_lease {
                     settings.lease_grace_ms
                 } else {
                     settings.grace_ms
                 });
-                tell_to_stop(task);
+                signal_program(task, Signal::TERM);
                 return SupervisionPhase::Stopping {
                     told_at_ms: now_ms,
                     kill_at_ms: by_lease_ms.unwrap_or(now_ms + settings.grace_ms),
@@ -345,12 +391,12 @@ fn kill_rest(task: &TaskProcess) {
     }
 }
 
-/// Sends SIGTERM to the task's process. If that is a shell, which does not forward signals, its
-/// children receive SIGTERM too.
+/// Sends a signal to the task's process. If that is a shell, which does not forward signals, its
+/// children receive it too.
 ///
 /// Other processes of the program receive none. PyTorch's data loader workers, for example, would
 /// exit and bring down the process that writes the checkpoint.
-fn tell_to_stop(task: &TaskProcess) {
+pub(super) fn signal_program(task: &TaskProcess, signal: Signal) {
     let all = process::descendants(own_id().pid);
     let mut told = vec![task.id];
     while let Some(id) = told.pop() {
@@ -359,7 +405,7 @@ fn tell_to_stop(task: &TaskProcess) {
             let children = all.iter().filter(|stat| stat.parent == id.pid);
             told.extend(children.map(|stat| stat.id));
         }
-        let _ = id.signal(Signal::TERM);
+        let _ = id.signal(signal);
     }
 }
 

@@ -164,6 +164,11 @@ impl ProgramSuspension {
         }
     }
 
+    /// Whether the program runs and is not asked to suspend.
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, SuspendState::Running) && !self.is_suspend_requested
+    }
+
     /// The task is to end within this time. Resumes a suspended program; later calls of `follow`
     /// complete the resume.
     pub fn end(&mut self, within_ms: u64) -> ProgramState {

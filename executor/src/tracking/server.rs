@@ -9,7 +9,7 @@ use crate::error::ExecutorError;
 use crate::events;
 use crate::folder::NodeTaskFolder;
 use crate::log_once::LogOnce;
-use crate::shim::StopNotice;
+use crate::shim::{CheckpointRequest, StopNotice};
 use axum::extract::{Query, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
@@ -263,7 +263,8 @@ async fn get_experiment(
     })
 }
 
-/// Answers as soon as the task is asked to stop, or after `wait_s` seconds without a stop.
+/// Answers as soon as the task is asked to stop, or after `wait_s` seconds without a stop. With
+/// `checkpoint=true` a request for a checkpoint is answered at once too.
 async fn stopping(
     State(app): State<Arc<TrackingApp>>,
     headers: HeaderMap,
@@ -273,20 +274,32 @@ async fn stopping(
         .get("wait_s")
         .and_then(|text| text.parse().ok())
         .unwrap_or(0_u64);
-    let notice = {
+    let awaits_request = query.get("checkpoint").is_some_and(|text| text == "true");
+    let (notice, request) = {
         let id = app.open(&headers)?;
         let mut runs = app.lock();
-        runs.get_mut(&id).ok_or_else(denied)?.folder.stopping()
+        let folder = &runs.get_mut(&id).ok_or_else(denied)?.folder;
+        (folder.stopping(), folder.checkpoint_request())
     };
     let until_ms = clock::boottime_ms() + wait_s.min(LONGEST_WAIT_S) * 1_000;
     loop {
+        let asked = request.read::<CheckpointRequest>().ok().flatten();
+        let is_asked = asked.is_some();
         if let Ok(Some(told)) = notice.read::<StopNotice>() {
             return Ok(Json(json!({
-                "stopping": true, "until_unix_ms": told.until_unix_ms, "grace_ms": told.grace_ms,
+                "stopping": true, "checkpoint_requested": is_asked,
+                "until_unix_ms": told.until_unix_ms, "grace_ms": told.grace_ms,
+            })));
+        }
+        if let Some(asked) = asked.filter(|_| awaits_request) {
+            return Ok(Json(json!({
+                "stopping": false, "checkpoint_requested": true, "until_unix_ms": asked.until_unix_ms,
             })));
         }
         if clock::boottime_ms() >= until_ms {
-            return Ok(Json(json!({ "stopping": false })));
+            return Ok(Json(
+                json!({ "stopping": false, "checkpoint_requested": is_asked }),
+            ));
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

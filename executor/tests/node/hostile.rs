@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 const SECRET: &str = "what only the executor may read, such as its service account's token\n";
 /// All files that the executor or a shim opens in a task's folder.
-const FILES: &str = "log log.00000000000000000000 events.jsonl exit.json shim.json shim.lock shim.err standing peers.json shipped.json driver.json stopping.json token environment.json pod.json task.json";
+const FILES: &str = "log log.00000000000000000000 events.jsonl exit.json shim.json shim.lock shim.err standing peers.json shipped.json driver.json stopping.json checkpoint-request.json token environment.json pod.json task.json";
 /// End of a hostile task's script.
 const WAIT: &str = "\ntouch done\nuntil [ -e go-on ]; do sleep 0.02; done\nexit 4\n";
 

@@ -13,6 +13,7 @@ mod lease;
 mod life;
 mod metrics;
 mod quiet;
+mod request;
 mod scheduler;
 mod session;
 mod shipping;

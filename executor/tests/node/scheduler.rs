@@ -64,6 +64,7 @@ pub struct TaskToAssign {
     pub launch: TaskLaunch,
     pub peers: Peers,
     pub stop: bool,
+    pub asks: bool,
 }
 
 impl Scheduler {
@@ -109,6 +110,7 @@ impl Scheduler {
             launch_json: serde_json::to_string(&task.launch).expect("JSON"),
             peers_json: serde_json::to_string(&task.peers).expect("JSON"),
             stop: task.stop,
+            asks: task.asks,
         });
         self.assignment.send_replace(Assignment {
             generation,

@@ -287,6 +287,7 @@ impl Site {
             launch,
             peers: Peers::default(),
             stop: false,
+            asks: false,
         }
     }
 
@@ -411,6 +412,14 @@ impl TaskToAssign {
         Self {
             stop: true,
             ..self.clone()
+        }
+    }
+
+    /// The task, to be asked for a checkpoint and then stopped.
+    pub fn asked(&self) -> Self {
+        Self {
+            asks: true,
+            ..self.stopped()
         }
     }
 }

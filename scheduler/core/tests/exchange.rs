@@ -9,7 +9,7 @@ use muster_core::snapshot::{ReportedCheckpoint, Restarts, SnapshotFamily};
 use muster_core::{Action, RoundPlan, apply, check, plan};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, Intent, JobPhase, JobState};
-use muster_model::spec::{AllowedPreemption, Ends};
+use muster_model::spec::{AllowedPreemption, CheckpointOnRequest, Ends};
 use muster_model::task::{Outcome, TaskState};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -158,6 +158,28 @@ fn reasons_name_the_other_job_and_its_gain() {
     let cost = cost.expect("a stated cost");
     assert_eq!(cost.gainer, gainer);
     assert!(cost.gain_gpu_ms > cost.gpu_ms());
+}
+
+#[test]
+fn reservation_lasts_through_a_request_for_a_checkpoint() {
+    let until = |asks: bool| {
+        let mut scene = crossed(PolicyName::Muster);
+        let request = CheckpointOnRequest {
+            signal: None,
+            timeout_s: 300,
+        };
+        scene.find("b").preemption.checkpoint_on_request = asks.then_some(request);
+        let plan = scene.round();
+        let mut moves = plan.decisions.iter().filter_map(|one| match &one.action {
+            Action::Stop {
+                then: AfterStop::Move { until_unix_ms, .. },
+                ..
+            } => *until_unix_ms,
+            _ => None,
+        });
+        moves.next().expect("a reservation with a limit")
+    };
+    assert_eq!(until(true) - until(false), 2 * 300_000);
 }
 
 #[test]

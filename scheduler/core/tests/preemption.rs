@@ -8,7 +8,7 @@ use muster_core::snapshot::{ReportedCheckpoint, Restarts};
 use muster_core::{Action, RoundPlan, Violation, apply, check, check_with, plan};
 use muster_model::job::JobPhase;
 use muster_model::plan::PreemptionCost;
-use muster_model::spec::{AllowedPreemption, Ends, Preemption};
+use muster_model::spec::{AllowedPreemption, CheckpointOnRequest, Ends, Preemption};
 use proptest::prelude::*;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -170,6 +170,33 @@ fn program_that_continued_before_risks_its_mean_loss() {
         cost(&decide(&mut scene)).map(|cost| cost.work_ms),
         Some(5_000)
     );
+}
+
+#[test]
+fn program_that_answered_risks_its_time_to_a_checkpoint() {
+    let request = Some(CheckpointOnRequest::default());
+    for (checkpoint_on_request, answer_ms, work_ms) in [
+        (request, Some(3_000), Some(3_000)),
+        // The newest request had no answer.
+        (request, None, None),
+        // The document no longer allows requests.
+        (None, Some(3_000), None),
+    ] {
+        let mut scene = long_program(1);
+        scene.find("long").preemption.checkpoint_on_request = checkpoint_on_request;
+        scene.find("long").answer_ms = answer_ms;
+        report(&mut scene, "long", HOUR_MS);
+        program(&mut scene, "minute", 600);
+        let cost = cost(&decide(&mut scene));
+        assert_eq!(cost.map(|cost| cost.work_ms), work_ms, "{answer_ms:?}");
+    }
+    let mut scene = long_program(1);
+    scene.find("long").preemption.checkpoint_on_request = request;
+    scene.find("long").answer_ms = Some(3_000);
+    report(&mut scene, "long", 1_000);
+    program(&mut scene, "minute", 600);
+    let cost = cost(&decide(&mut scene));
+    assert_eq!(cost.map(|cost| cost.work_ms), Some(1_000), "a newer report");
 }
 
 #[test]

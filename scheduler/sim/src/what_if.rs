@@ -208,6 +208,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Snapsh
         exclusive: spec.exclusive,
         preemption: spec.preemption,
         reported: None,
+        answer_ms: None,
         lost_s: 0.0,
         lent: false,
         trial: None,

@@ -132,6 +132,7 @@ struct EncodedTask {
     launch: serde_json::Map<String, serde_json::Value>,
     launch_json: String,
     stop: bool,
+    asks: bool,
 }
 
 impl EncodedJob {
@@ -153,6 +154,7 @@ impl EncodedJob {
             launch_json: encode(&launch),
             launch,
             stop: task.stop,
+            asks: task.asks,
         });
     }
 
@@ -172,7 +174,7 @@ impl EncodedJob {
         self.spec_json = NO_DOCUMENT.to_owned();
         self.peers_json = encode(&Peers::default());
         for task in &mut self.tasks {
-            task.stop = true;
+            (task.stop, task.asks) = (true, false);
         }
         self
     }
@@ -189,6 +191,7 @@ fn in_one(generation: u64, jobs: impl Iterator<Item = (JobId, EncodedJob)>) -> p
                 launch_json: encode(&task.launch),
                 peers_json: job.peers_json.clone(),
                 stop: task.stop,
+                asks: task.asks,
             });
         }
     }
@@ -217,6 +220,7 @@ fn in_parts(
                 launch_json: task.launch_json,
                 peers_json: String::new(),
                 stop: task.stop,
+                asks: task.asks,
             });
         }
     }
@@ -308,6 +312,7 @@ mod tests {
                 launch,
                 peers: Arc::clone(&peers),
                 stop: false,
+                asks: false,
             })
             .collect()
     }

@@ -13,7 +13,7 @@ use muster_model::progress::Sample;
 use muster_model::question::{Answer, Question};
 use muster_model::spec::JobSpec;
 use muster_model::study::StudySpec;
-use muster_model::tenant::{LimitsSet, Tenant};
+use muster_model::tenant::{LimitsSet, Tenant, TenantPreemptionChange};
 use muster_proto::MAX_MESSAGE_BYTES;
 use muster_proto::session as proto;
 use muster_proto::session::from_node::Message as From;
@@ -30,6 +30,7 @@ use muster_scheduler::{clock, leader, lease, notifications, round};
 use muster_store::pool::StorePool;
 use muster_store::question::OpenQuestion;
 use muster_store::study::NewStudy;
+use muster_store::tenant::TenantUpdate;
 use muster_testdb::TestDb;
 use prost::Message as _;
 use std::net::SocketAddr;
@@ -72,6 +73,7 @@ impl Store {
             gpu_quota: None,
             weight: muster_model::tenant::EQUAL_WEIGHT,
             pods: muster_model::tenant::TenantPods::default(),
+            preemption: muster_model::tenant::TenantPreemption::default(),
         };
         let user = muster_store::user::User {
             id: clock::id().into(),
@@ -160,6 +162,18 @@ impl Store {
         muster_store::limit::write(&mut tx, self.tenant, &limits)
             .await
             .expect("written");
+        tx.commit().await.expect("committed");
+    }
+
+    /// Sets caps of the tenant on preemption, as an administrator does.
+    pub async fn cap(&self, preemption: TenantPreemptionChange) {
+        let mut tx = self.as_administrator().await;
+        let change = TenantUpdate {
+            preemption: Some(preemption),
+            ..TenantUpdate::default()
+        };
+        let changed = muster_store::tenant::change(&mut tx, self.tenant, change).await;
+        assert!(changed.expect("changed").is_some());
         tx.commit().await.expect("committed");
     }
 

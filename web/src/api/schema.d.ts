@@ -1041,11 +1041,12 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change a tenant's quota, weight, pods and limits
+         * Change a tenant's quota, weight, pods, limits and caps on preemption
          * @description For administrators. Takes effect in the next scheduling round: jobs above a lowered quota stop
          *     with a checkpoint. The weight is the tenant's share of a full cluster relative to other tenants.
          *     `pods` applies to later submissions; jobs and studies that were submitted before keep their
-         *     pods. Work that is open above a lowered limit stays open.
+         *     pods. Work that is open above a lowered limit stays open. `preemption` caps what job documents
+         *     demand: later documents above a cap are refused, and earlier ones count as if they stated it.
          */
         patch: operations["changeTenant"];
         trace?: never;
@@ -1230,7 +1231,7 @@ export interface components {
          */
         Algorithm: "auto" | "ring" | "tree" | "halving_doubling" | "butterfly" | "hierarchical" | "nccl";
         /**
-         * @description How a job may make room for another job.
+         * @description How a job may make room for another job, strictest value first.
          * @enum {string}
          */
         AllowedPreemption: "never" | "suspend" | "restart";
@@ -1500,6 +1501,22 @@ export interface components {
          * @description One checkpoint of a job.
          */
         CheckpointId: string;
+        /**
+         * @description How a program is asked for a checkpoint before it is stopped. It answers by the report of a
+         *     checkpoint. Each process finds the request at `GET /muster/v1/stopping` and in the file
+         *     `MUSTER_CHECKPOINT_REQUEST`, in addition to the signal.
+         */
+        CheckpointOnRequest: {
+            /** @default null */
+            signal: components["schemas"]["RequestSignal"] | null;
+            /**
+             * Format: int32
+             * @description Maximum seconds from the request to the report, after which the job is stopped without
+             *     one; 1 to 3600.
+             * @default 60
+             */
+            timeout_s: number;
+        };
         /**
          * @description When checkpoints are written and which ones stay. A job that stops in order always writes one
          *     more.
@@ -2080,10 +2097,22 @@ export interface components {
             /** Format: int32 */
             workers: number;
         } | {
+            /**
+             * Format: int32
+             * @description Maximum seconds for which the job's program is first asked for a checkpoint; absent if
+             *     it is not asked.
+             */
+            asks_s?: number | null;
             /** @enum {string} */
             kind: "job_stop_requested";
             then: components["schemas"]["AfterStop"];
             why: string;
+        } | {
+            /** @enum {string} */
+            kind: "checkpoint_request_ended";
+            result: components["schemas"]["RequestResult"];
+            /** Format: int64 */
+            waited_ms: number;
         } | {
             /** @enum {string} */
             kind: "job_turned";
@@ -3156,6 +3185,8 @@ export interface components {
             name: string;
             /** @description Cluster objects that the pods of its tasks may use. Default: any image and nothing else. */
             pods?: components["schemas"]["TenantPods"];
+            /** @description Caps on what its jobs may demand in `preemption`. Default: none. */
+            preemption?: components["schemas"]["TenantPreemption"];
             /**
              * Format: double
              * @description 0.001 to 1000: share of the cluster relative to the weights of other tenants.
@@ -3803,6 +3834,8 @@ export interface components {
                 name: string;
                 /** @description Cluster objects that the pods of its tasks may use. */
                 pods?: components["schemas"]["TenantPods"];
+                /** @description Caps on what its jobs may demand in `preemption`. */
+                preemption?: components["schemas"]["TenantPreemption"];
                 /** @description Current use of the limits. */
                 used?: components["schemas"]["LimitsUse"];
                 /**
@@ -4005,6 +4038,8 @@ export interface components {
         Preemption: {
             /** @default restart */
             allowed: components["schemas"]["AllowedPreemption"];
+            /** @default null */
+            checkpoint_on_request: components["schemas"]["CheckpointOnRequest"] | null;
             /**
              * Format: int32
              * @description Seconds from the request to stop until the job's processes are killed; 1 to 600. Default:
@@ -4165,6 +4200,24 @@ export interface components {
          * @enum {string}
          */
         Remedy: "replaced" | "left_out" | "restarted";
+        /** @description Result of a request to a user's program for a checkpoint. */
+        RequestResult: {
+            /** @enum {string} */
+            kind: "reported";
+            /** Format: int64 */
+            step: number;
+        } | {
+            /** @enum {string} */
+            kind: "ended";
+        } | {
+            /** @enum {string} */
+            kind: "timed_out";
+        };
+        /**
+         * @description Signal that asks a program for a checkpoint.
+         * @enum {string}
+         */
+        RequestSignal: "USR1" | "USR2" | "HUP";
         /**
          * @description Why a job left its GPUs and returned to the queue.
          * @enum {string}
@@ -4851,7 +4904,10 @@ export interface components {
             /** @description Reported trials that the study has stopped by now. */
             stopped: number[];
         };
-        /** @description Change of a tenant's quota, weight, pods and limits. A field that is left out stays. */
+        /**
+         * @description Change of a tenant's quota, weight, pods, limits and caps on preemption. A field that is left
+         *     out stays.
+         */
         TenantChange: {
             /**
              * Format: int32
@@ -4860,6 +4916,7 @@ export interface components {
             gpu_quota?: number | null;
             limits?: components["schemas"]["LimitsChange"] | null;
             pods?: components["schemas"]["TenantPodsChange"] | null;
+            preemption?: components["schemas"]["TenantPreemptionChange"] | null;
             /**
              * Format: double
              * @description 0.001 to 1000: share of the cluster relative to the weights of other tenants.
@@ -4983,6 +5040,51 @@ export interface components {
              */
             service_account?: string | null;
         };
+        /**
+         * @description Caps on the `preemption` part of the job documents of a tenant. A field that is left out has no
+         *     cap.
+         */
+        TenantPreemption: {
+            /** @default null */
+            allowed: components["schemas"]["AllowedPreemption"] | null;
+            /**
+             * Format: int32
+             * @description Largest `preemption.grace_s`; 1 to 600.
+             * @default null
+             */
+            grace_s: number | null;
+            /**
+             * Format: int32
+             * @description Largest `preemption.min_runtime` in seconds; 0 to 604800.
+             * @default null
+             */
+            min_runtime: number | null;
+            /**
+             * Format: int32
+             * @description Largest `preemption.checkpoint_on_request.timeout_s`; 1 to 3600.
+             * @default null
+             */
+            timeout_s: number | null;
+        };
+        /** @description Change of a tenant's caps on `preemption`. A field that is left out stays; null removes the cap. */
+        TenantPreemptionChange: {
+            allowed?: components["schemas"]["AllowedPreemption"] | null;
+            /**
+             * Format: int32
+             * @description Largest `preemption.grace_s`; 1 to 600.
+             */
+            grace_s?: number | null;
+            /**
+             * Format: int32
+             * @description Largest `preemption.min_runtime` in seconds; 0 to 604800.
+             */
+            min_runtime?: number | null;
+            /**
+             * Format: int32
+             * @description Largest `preemption.checkpoint_on_request.timeout_s`; 1 to 3600.
+             */
+            timeout_s?: number | null;
+        };
         /** @description Means over a tenant's jobs, in seconds since their submission. */
         TenantShift: {
             jct_s: components["schemas"]["Shift"] | null;
@@ -5012,6 +5114,8 @@ export interface components {
             name: string;
             /** @description Cluster objects that the pods of its tasks may use. */
             pods?: components["schemas"]["TenantPods"];
+            /** @description Caps on what its jobs may demand in `preemption`. */
+            preemption?: components["schemas"]["TenantPreemption"];
             /** @description Current use of the limits. */
             used?: components["schemas"]["LimitsUse"];
             /**

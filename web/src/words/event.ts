@@ -21,6 +21,8 @@ export function tone(event: MusterEvent): Tone {
     case "rank_judged":
     case "node_faulted":
       return "warn";
+    case "checkpoint_request_ended":
+      return event.result.kind === "reported" ? "good" : "warn";
     case "job_turned":
       return event.suspended ? "warn" : "good";
     case "task_state_changed":

@@ -2,7 +2,7 @@
 //! per job.
 
 use super::CliSession;
-use super::tenants::find;
+use super::tenant_lookup::find;
 use crate::output::table;
 use clap::Args;
 use muster_model::tenant::{LimitsChange, LimitsUse, TenantLimits};

@@ -1,7 +1,7 @@
 //! `muster tenants pods`: what the pods of a tenant's tasks may use.
 
 use super::CliSession;
-use super::tenants::find;
+use super::tenant_lookup::find;
 use crate::output::fields;
 use clap::Args;
 use muster_model::tenant::TenantPodsChange;

@@ -1,13 +1,16 @@
 //! `muster tenants` and `muster tokens`: tenants with their quotas, weights and limits, and tokens.
 
-use super::{CliSession, NotFound, UsageError, quota_preview, tenant_limits, tenant_pods};
+use super::{
+    CliSession, UsageError, quota_preview, tenant_limits, tenant_lookup::find, tenant_pods,
+    tenant_preemption,
+};
 use crate::clock;
 use crate::output::{age, counted, line, table};
 use clap::{Args, Subcommand};
 use muster_client::{JobQuery, TokenQuery};
 use muster_model::id::TokenId;
 use muster_model::job::JobPhase;
-use muster_model::tenant::{Access, EQUAL_WEIGHT, TenantPods};
+use muster_model::tenant::{Access, EQUAL_WEIGHT, TenantPods, TenantPreemption};
 use muster_model::view::{NewTenant, NewToken, TenantChange, TenantView, TokenView, UserView};
 use time::Duration;
 
@@ -56,6 +59,8 @@ enum TenantVerb {
     Pods(tenant_pods::TenantPodsArgs),
     /// Show or set limits on its open work and on the stored volume per job
     Limits(tenant_limits::TenantLimitsArgs),
+    /// Show or set caps on what its jobs may demand in `preemption`
+    Preemption(tenant_preemption::TenantPreemptionArgs),
     /// Delete a tenant whose jobs and studies have all ended; their records are kept
     Delete { name: String },
 }
@@ -162,6 +167,7 @@ impl TenantsArgs {
                         gpu_quota: quota,
                         weight,
                         pods: TenantPods::default(),
+                        preemption: TenantPreemption::default(),
                     })
                     .await?;
                 session
@@ -181,6 +187,7 @@ impl TenantsArgs {
             }
             TenantVerb::Pods(pods) => pods.run(session).await,
             TenantVerb::Limits(limits) => limits.run(session).await,
+            TenantVerb::Preemption(caps) => caps.run(session).await,
             TenantVerb::Delete { name } => {
                 session.client.delete_tenant(&name).await?;
                 line(&format!(
@@ -290,12 +297,6 @@ fn lifetime(text: &str) -> Result<Duration, String> {
         1..=LONGEST => Ok(Duration::minutes(minutes * i64::from(count))),
         _ => Err(format!("expected 1 to {LONGEST} of them")),
     }
-}
-
-pub(super) async fn find(session: &CliSession, name: &str) -> anyhow::Result<TenantView> {
-    let mut all = session.client.tenants().await?.into_iter();
-    let found = all.find(|tenant| tenant.name == name);
-    Ok(found.ok_or_else(|| NotFound(format!("no tenant has the name {name:?}")))?)
 }
 
 /// Sets a quota. Asks for confirmation if running jobs would be stopped or shrunk.

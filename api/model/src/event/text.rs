@@ -2,6 +2,7 @@
 
 use super::{Event, MembershipChange};
 use crate::actor::Actor;
+use crate::checkpoint::RequestResult;
 use crate::job::{AfterStop, Intent, JobState, RequeueCause};
 use crate::node::{Closed, NodeState};
 use crate::progress::measures;
@@ -80,7 +81,15 @@ impl Event {
                 size(*workers, *ps_shards),
                 listed(nodes)
             ),
-            Self::JobStopRequested { then, .. } => format!("Stop requested, {}", after_stop(then)),
+            Self::JobStopRequested { then, asks_s, .. } => {
+                let asks = asks_s.map_or_else(String::new, |seconds| {
+                    format!("; its program has up to {seconds} s for a checkpoint first")
+                });
+                format!("Stop requested, {}{asks}", after_stop(then))
+            }
+            Self::CheckpointRequestEnded { result, waited_ms } => {
+                request_ended(*result, *waited_ms)
+            }
             Self::JobTurned { suspended, .. } => {
                 let message = if *suspended { "Suspending" } else { "Resuming" };
                 message.to_owned()
@@ -177,6 +186,7 @@ impl Event {
             Self::JobStopRequested {
                 then: AfterStop::Fail { reason },
                 why,
+                ..
             } => Some(if reason.starts_with(why.as_str()) {
                 reason.clone()
             } else {
@@ -245,6 +255,22 @@ fn membership(name: &str, change: MembershipChange, by: Option<&Actor>) -> Strin
         MembershipChange::CredentialReset => format!("Credential of node {name} reset{by}"),
         MembershipChange::Replaced => format!("Another executor replaced that of node {name}"),
         MembershipChange::Removed => format!("Node {name} removed{by}"),
+    }
+}
+
+/// Returns the result of a request for a checkpoint.
+fn request_ended(result: RequestResult, waited_ms: u64) -> String {
+    let seconds = std::time::Duration::from_millis(waited_ms).as_secs_f64();
+    match result {
+        RequestResult::Reported { step } => {
+            format!("Checkpoint of step {step} reported {seconds:.1} s after the request")
+        }
+        RequestResult::Ended => format!(
+            "Program ended {seconds:.1} s after the request for a checkpoint, without a report"
+        ),
+        RequestResult::TimedOut => {
+            format!("No checkpoint reported within {seconds:.1} s of the request")
+        }
     }
 }
 
@@ -329,6 +355,7 @@ mod tests {
                 reason: reason.to_owned(),
             },
             why: "worker-0 exited with code 1".to_owned(),
+            asks_s: None,
         }
     }
 

@@ -31,7 +31,10 @@ pub use node_constraints::{
 };
 pub use origin::{Origin, same_place};
 pub use pod::{Pod, SecretKey, Volume};
-pub use preemption::{AllowedPreemption, Preemption};
+pub use preemption::{
+    AllowedPreemption, CheckpointOnRequest, LONGEST_GRACE_S, LONGEST_MIN_RUNTIME_S,
+    LONGEST_TIMEOUT_S, Preemption, RequestSignal,
+};
 pub use validate::{FieldError, MAX_NODE_LABELS, check_labels, is_dns_label};
 pub(crate) use validate::{NO_ID, is_id, is_image, is_object_name};
 pub use verdicts::Verdicts;

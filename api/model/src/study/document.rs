@@ -1,7 +1,7 @@
 //! The study document: a search, and the job document into which the values of a trial are written.
 
 use super::{BudgetUnit, Domain, Errors, JobMetric, Point, SearchSpec, Space, Stopper};
-use crate::spec::{FieldError, JobSpec, NO_ID, Pod, Version, is_dns_label, is_id};
+use crate::spec::{FieldError, JobSpec, NO_ID, Pod, Preemption, Version, is_dns_label, is_id};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -242,6 +242,14 @@ impl StudySpec {
     pub fn pod(&self) -> Pod {
         let said = self.job.as_ref().and_then(|job| job.get("pod"));
         said.and_then(|pod| Pod::deserialize(pod).ok())
+            .unwrap_or_default()
+    }
+
+    /// Returns the `preemption` part of all trials.
+    #[must_use]
+    pub fn preemption(&self) -> Preemption {
+        let said = self.job.as_ref().and_then(|job| job.get("preemption"));
+        said.and_then(|said| Preemption::deserialize(said).ok())
             .unwrap_or_default()
     }
 

@@ -3,6 +3,7 @@
 use crate::id::{TenantId, TokenId, UserId};
 use crate::tenant::{
     Access, EQUAL_WEIGHT, LimitsChange, LimitsUse, TenantLimits, TenantPods, TenantPodsChange,
+    TenantPreemption, TenantPreemptionChange,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use time::OffsetDateTime;
@@ -20,6 +21,9 @@ pub struct TenantView {
     /// Cluster objects that the pods of its tasks may use.
     #[serde(default, skip_serializing_if = "TenantPods::is_default")]
     pub pods: TenantPods,
+    /// Caps on what its jobs may demand in `preemption`.
+    #[serde(default, skip_serializing_if = "TenantPreemption::is_default")]
+    pub preemption: TenantPreemption,
     /// GPUs or CPU slots that its jobs hold now.
     #[serde(default)]
     pub gpus_in_use: u32,
@@ -51,9 +55,13 @@ pub struct NewTenant {
     /// Cluster objects that the pods of its tasks may use. Default: any image and nothing else.
     #[serde(default, skip_serializing_if = "TenantPods::is_default")]
     pub pods: TenantPods,
+    /// Caps on what its jobs may demand in `preemption`. Default: none.
+    #[serde(default, skip_serializing_if = "TenantPreemption::is_default")]
+    pub preemption: TenantPreemption,
 }
 
-/// Change of a tenant's quota, weight, pods and limits. A field that is left out stays.
+/// Change of a tenant's quota, weight, pods, limits and caps on preemption. A field that is left
+/// out stays.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -76,6 +84,9 @@ pub struct TenantChange {
     /// Limits, one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitsChange>,
+    /// Caps on what its jobs may demand in `preemption`, one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<TenantPreemptionChange>,
 }
 
 /// A token without its secret.

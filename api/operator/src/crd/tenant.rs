@@ -48,6 +48,7 @@ pub(super) fn definition(openapi: &Value) -> Value {
                 },
                 "pods": pods(openapi),
                 "limits": limits(openapi),
+                "preemption": preemption(openapi),
             },
         }),
         scales: false,
@@ -82,6 +83,14 @@ fn limits(openapi: &Value) -> Value {
             .into(),
     );
     limits
+}
+
+fn preemption(openapi: &Value) -> Value {
+    let mut caps = structural(openapi, "TenantPreemption");
+    caps["description"] = "Caps on what the documents of its jobs demand in preemption. A cap that is left out stays as `muster tenants \
+                           preemption` has set it."
+        .into();
+    caps
 }
 
 fn pods(openapi: &Value) -> Value {

@@ -10,7 +10,9 @@ use crate::resource::ObjectStatus as _;
 use crate::tenant::status::{TenantObject, TenantStatus, status};
 use kube::runtime::controller::Action;
 use muster_client::{Client, ClientError};
-use muster_model::tenant::{LimitsChange, LimitsSet, TenantLimits, TenantPods};
+use muster_model::tenant::{
+    LimitsChange, LimitsSet, TenantLimits, TenantPods, TenantPreemption, TenantPreemptionChange,
+};
 use muster_model::view::{NewTenant, TenantChange, TenantView};
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -31,6 +33,8 @@ struct DesiredTenant {
     pods: Option<TenantPods>,
     /// Limits that are not named stay unchanged.
     limits: LimitsChange,
+    /// Caps that are not named stay unchanged.
+    preemption: TenantPreemptionChange,
 }
 
 /// Reconciles a tenant once.
@@ -104,6 +108,7 @@ async fn carry_out(
             gpu_quota: wanted.gpu_quota,
             weight: wanted.weight.unwrap_or(muster_model::tenant::EQUAL_WEIGHT),
             pods: wanted.pods.unwrap_or_default(),
+            preemption: wanted.preemption.of(TenantPreemption::default()),
         };
         let created = client.create_tenant(&new).await?;
         let change = TenantChange {
@@ -118,9 +123,10 @@ async fn carry_out(
     let weight = wanted.weight.unwrap_or(found.weight);
     let pods = wanted.pods.unwrap_or_else(|| found.pods.clone());
     let limits = changed(&wanted.limits, &found.limits);
+    let caps = wanted.preemption.of(found.preemption) != found.preemption;
     // Values are stored as sent, so they can be compared exactly.
     let is_same = found.gpu_quota == wanted.gpu_quota && found.weight == weight;
-    if is_same && found.pods == pods && limits.is_none() {
+    if is_same && found.pods == pods && limits.is_none() && !caps {
         return Ok(found);
     }
     let change = TenantChange {
@@ -130,6 +136,7 @@ async fn carry_out(
         // changes.
         pods: (found.pods != pods).then(|| pods.into()),
         limits,
+        preemption: caps.then_some(wanted.preemption),
     };
     client.change_tenant(name, &change).await
 }
@@ -159,6 +166,15 @@ fn wanted(spec: &Value) -> Result<DesiredTenant, ObjectRejection> {
             message: format!("spec.limits: {error}"),
         })?,
     };
+    let preemption = match spec.get("preemption") {
+        None => TenantPreemptionChange::default(),
+        Some(caps) => {
+            TenantPreemptionChange::deserialize(caps).map_err(|error| ObjectRejection {
+                reason: "InvalidDocument",
+                message: format!("spec.preemption: {error}"),
+            })?
+        }
+    };
     Ok(DesiredTenant {
         gpu_quota: spec["quota"]["gpus"]
             .as_u64()
@@ -166,5 +182,6 @@ fn wanted(spec: &Value) -> Result<DesiredTenant, ObjectRejection> {
         weight: spec["weight"].as_f64(),
         pods,
         limits,
+        preemption,
     })
 }

@@ -2,7 +2,7 @@
 //! Muster's nodes and tenants.
 
 use super::{State, problem};
-use muster_model::tenant::LimitsChange;
+use muster_model::tenant::{LimitsChange, TenantPreemptionChange};
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -74,6 +74,9 @@ impl State {
                     Value::Null => LimitsChange::default(),
                     limits => serde_json::from_value(limits.clone()).expect("limits"),
                 };
+                let caps = body.get("preemption").cloned().unwrap_or(json!({}));
+                let caps: TenantPreemptionChange = serde_json::from_value(caps).expect("caps");
+                self.tenant_preemption = caps.of(self.tenant_preemption);
                 self.tenant_limits = limits.of(self.tenant_limits.into()).or_default();
                 Some((200, self.view_of_tenant()))
             }
@@ -88,6 +91,7 @@ impl State {
         };
         json!({
             "id": ID, "name": "vision", "gpu_quota": null, "weight": 1.0, "pods": pods, "limits": self.tenant_limits,
+            "preemption": self.tenant_preemption,
         })
     }
 

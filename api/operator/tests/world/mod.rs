@@ -5,7 +5,7 @@
 pub mod cluster;
 
 use kube::runtime::controller::Action;
-use muster_model::tenant::TenantLimits;
+use muster_model::tenant::{TenantLimits, TenantPreemption};
 use muster_operator::context::OperatorContext;
 use muster_operator::error::Error;
 use muster_operator::job::status::JobStatus;
@@ -65,6 +65,7 @@ pub struct State {
     pub tenant_pods: Value,
     /// Limits of the tenant in Muster; initially the defaults.
     pub tenant_limits: TenantLimits,
+    pub tenant_preemption: TenantPreemption,
     /// Notice of the node in Muster.
     pub notice: Value,
     tokens: usize,

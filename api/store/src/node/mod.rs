@@ -2,6 +2,7 @@
 
 mod intent;
 
+use crate::checkpoint_request;
 use crate::error::StoreError;
 use crate::event::{self, of_node};
 use crate::int_convert::{signed, unsigned, unsigned32};
@@ -327,7 +328,10 @@ pub async fn lost(
     }
     let candidates: Vec<Uuid> = silent.iter().map(|one| one.id.0).collect();
     let last_seen_at: Vec<OffsetDateTime> = silent.iter().map(|one| one.last_seen_at).collect();
-    held_by(conn, &candidates).await?;
+    let held = held_by(conn, &candidates).await?;
+    let held = held.iter().map(|held| &held.task);
+    let asked = checkpoint_request::unanswered(conn, held).await?;
+    bump_with(conn, &asked, &candidates).await?;
     let rows = sqlx::query_as!(
         NodeSqlRow,
         r#"update node set state = $3, generation = generation + 1
@@ -509,6 +513,27 @@ async fn held_gpus(
         });
     }
     Ok(held)
+}
+
+/// Does the same as [`bump`] in a transaction that locks `more` nodes afterwards: all are locked in
+/// order of id.
+async fn bump_with(
+    conn: &mut PgConnection,
+    nodes: &BTreeSet<NodeId>,
+    more: &[Uuid],
+) -> Result<(), StoreError> {
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
+    sqlx::query!(
+        "select id from node where id = any($1) or id = any($2) order by id for no key update",
+        &ids,
+        more
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    bump(conn, nodes).await
 }
 
 /// Raises the generation of the nodes, so that their sessions send the new assignments.

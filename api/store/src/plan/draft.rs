@@ -15,7 +15,7 @@ use muster_model::id::{JobId, TaskId, TenantId};
 use muster_model::job::{AfterStop, Charge, JobPhase, JobState, RequeueCause};
 use muster_model::pace::Suspect;
 use muster_model::plan::{Action, JobRecord, PlannedTask};
-use muster_model::task::{TaskEvent, TaskState};
+use muster_model::task::{Role, TaskEvent, TaskState};
 use muster_model::verdict::{Finding, Verdict};
 use muster_model::wait::Waiting;
 use std::collections::BTreeSet;
@@ -49,6 +49,11 @@ pub(super) struct JobDraft {
     pub verdicts: u32,
     pub suspects: Vec<Suspect>,
     pub lost_s: f64,
+    /// Maximum seconds for which the job's program may be asked for a checkpoint before a stop;
+    /// `None` if its document does not allow that.
+    pub request_s: Option<u32>,
+    /// Time since which the program is asked for a checkpoint.
+    pub asked_at: Option<OffsetDateTime>,
     /// Identifiers of the new revision, if the plan begins one.
     pub ids: RevisionIds,
     /// Tasks of the job that are not released.
@@ -107,7 +112,7 @@ impl JobDraft {
         match action {
             Action::Start { tasks, why, .. } => {
                 self.started_at.get_or_insert(now);
-                self.stopped_at = None;
+                (self.stopped_at, self.asked_at) = (None, None);
                 // The job may have been stopped while it was suspended.
                 self.turn += self.turn % 2;
                 let from = From::Nothing {
@@ -134,15 +139,18 @@ impl JobDraft {
                     self.stopped_at = Some(now);
                 }
                 if state != self.state {
+                    self.ask(&state, *charge, now);
                     let event = Event::JobStopRequested {
                         then: then.clone(),
                         why: why.clone(),
+                        asks_s: self.asked_at.and(self.request_s),
                     };
                     self.push(event, now);
                 }
                 self.note_failure(*charge, why);
             }
             Action::Release => {
+                self.asked_at = None;
                 if let Some(since) = self.stopped_at.take() {
                     self.stops = self.stops.saturating_add(1);
                     self.stop_s += (now - since).as_seconds_f64().max(0.0);
@@ -164,6 +172,24 @@ impl JobDraft {
             | Action::Wait { .. } => {}
         }
         Ok(())
+    }
+
+    /// Begins a request for a checkpoint where the stop of a running job has one. Rank 0 answers,
+    /// so it must run. A stop without a request ends an earlier one.
+    fn ask(&mut self, before: &JobState, charge: Charge, now: OffsetDateTime) {
+        let mut held = self.held.iter();
+        let has_rank_0 = held.any(|held| {
+            held.task.role == Role::Worker { rank: 0 } && held.task.state == TaskState::Running
+        });
+        let asks = match &self.state {
+            JobState::Stopping { then } => then.asks_for_checkpoint() && charge == Charge::None,
+            _ => false,
+        };
+        if !asks {
+            self.asked_at = None;
+        } else if *before == JobState::Running && has_rank_0 && self.request_s.is_some() {
+            self.asked_at = Some(now);
+        }
     }
 
     /// Refuses what the job's state alone does not show: tasks that are not released, and a wait

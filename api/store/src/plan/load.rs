@@ -24,7 +24,7 @@ use muster_model::packing::Measured;
 use muster_model::progress::{Filled, Sample};
 use muster_model::spec::same_place;
 use muster_model::task::{Task, TaskState};
-use muster_model::tenant::{Tenant, TenantPods};
+use muster_model::tenant::{Tenant, TenantPods, TenantPreemption};
 use muster_model::wait::Waiting;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -155,7 +155,7 @@ async fn freed(
 
 async fn tenants(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
     let rows = sqlx::query!(
-        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>" from tenant order by id"#
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>" from tenant order by id"#
     )
     .fetch_all(conn)
     .await?;
@@ -165,6 +165,7 @@ async fn tenants(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
         gpu_quota: row.gpu_quota.map(unsigned32),
         weight: row.weight,
         pods: row.pods.0,
+        preemption: row.preemption.0,
     });
     Ok(tenants.collect())
 }
@@ -179,7 +180,7 @@ async fn jobs(
         r#"select j.id, j.tenant_id, j.submitted_by, j.edits, j.intent,
                   j.state as "state: Json<JobState>", j.revision, j.failures, j.put_off, j.waiting as "waiting: Json<Waiting>",
                   j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.turned_at, j.lent, j.running_since, j.trained_s,
-                  j.stops, j.stop_s, j.starts, j.start_s, j.resumed, j.lost_steps, j.lost_s, j.reported_step, j.reported_at,
+                  j.stops, j.stop_s, j.starts, j.start_s, j.resumed, j.lost_steps, j.lost_s, j.reported_step, j.reported_at, j.answer_ms,
                   j.finished as "finished: Json<Finished>", j.failed as "failed: Json<FailedReport>", j.unfit_nodes,
                   j.latest as "latest: Json<Filled<Sample>>", j.revision_samples, newest.step as "resume_step?",
                   j.origin_step,
@@ -257,6 +258,7 @@ async fn jobs(
             trained_s: row.trained_s + running_s,
             lost_s: row.lost_s,
             reported: row.reported_step.map(unsigned).zip(row.reported_at),
+            answer_ms: row.answer_ms.map(unsigned),
             restarts: RestartTotals {
                 stops: unsigned32(row.stops),
                 stop_s: row.stop_s,

@@ -111,6 +111,9 @@ pub struct LoadedJob {
     pub lost_s: f64,
     /// Step and time of the last checkpoint that the user's program has reported.
     pub reported: Option<(u64, OffsetDateTime)>,
+    /// Milliseconds from the newest request for a checkpoint to its report; `None` without a
+    /// request or a report.
+    pub answer_ms: Option<u64>,
     /// Cost of the job's stops and starts so far.
     pub restarts: RestartTotals,
 }

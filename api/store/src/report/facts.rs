@@ -3,6 +3,7 @@
 use super::statuses::is_told;
 use super::{ReportEffects, ReportedTask};
 use crate::checkpoint;
+use crate::checkpoint_request;
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
 use crate::packing;
@@ -128,6 +129,17 @@ async fn fact(
                 progress::reported_checkpoint(conn, job, *step, at.min(sum.now)).await?;
             }
             None
+        }
+        TaskReport::CheckpointRequestEnded { result, waited_ms } => {
+            if task.role != (Role::Worker { rank: 0 }) {
+                return Ok(());
+            }
+            let nodes = checkpoint_request::ended(conn, job, *result, *waited_ms).await?;
+            sum.touched.extend(nodes);
+            Some(Event::CheckpointRequestEnded {
+                result: *result,
+                waited_ms: *waited_ms,
+            })
         }
         TaskReport::CheckpointPruned { step } => {
             checkpoint::prune(conn, job, *step).await?;

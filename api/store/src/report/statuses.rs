@@ -1,6 +1,7 @@
 //! Records which tasks run or have ended, and charges faults to nodes.
 
 use super::{NodeReport, ReportEffects, ReportedTask};
+use crate::checkpoint_request;
 use crate::error::StoreError;
 use crate::fault::{self, FaultCharge};
 use crate::packing;
@@ -75,6 +76,9 @@ pub(super) async fn statuses(
     has_grown(conn, &grown).await?;
     let released = done.changed.iter().filter(|task| task.state.is_released());
     sum.touched.extend(released.map(|task| task.node_id));
+    let released = done.changed.iter().filter(|task| task.state.is_released());
+    sum.touched
+        .extend(checkpoint_request::unanswered(conn, released).await?);
     sum.events.extend(done.events);
     Ok(())
 }

@@ -18,6 +18,7 @@ mod program;
 mod question;
 mod queue;
 mod report;
+mod request;
 mod resize;
 mod retention;
 mod round;

@@ -13,7 +13,7 @@ use muster_store::job::NewJob;
 use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::{event, job, pool};
 
-fn program(name: &str, seconds: u32) -> JobSpec {
+pub fn program(name: &str, seconds: u32) -> JobSpec {
     let command = serde_json::json!({ "argv": ["sleep", seconds.to_string()] });
     JobSpec {
         engine: None,
@@ -22,7 +22,7 @@ fn program(name: &str, seconds: u32) -> JobSpec {
     }
 }
 
-async fn submit(world: &World, spec: JobSpec) -> anyhow::Result<JobId> {
+pub async fn submit(world: &World, spec: JobSpec) -> anyhow::Result<JobId> {
     let new = NewJob {
         id: id(),
         tenant_id: world.red,

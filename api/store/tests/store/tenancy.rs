@@ -72,6 +72,7 @@ async fn tenant_sees_no_rows_of_others_through_any_function() -> anyhow::Result<
                 gpu_quota: Some(Some(0)),
                 weight: Some(9.0),
                 pods: None,
+                preemption: None,
             }
         )
         .await?,
@@ -200,6 +201,7 @@ async fn write_for_another_tenant_is_refused() -> anyhow::Result<()> {
         gpu_quota: None,
         weight: muster_model::tenant::EQUAL_WEIGHT,
         pods: muster_model::tenant::TenantPods::default(),
+        preemption: muster_model::tenant::TenantPreemption::default(),
     };
     assert!(
         tenant::create(&mut tx, &tenant, at(0))
@@ -449,6 +451,7 @@ async fn administrator_manages_tenants_without_seeing_their_jobs() -> anyhow::Re
             gpu_quota: None,
             weight: muster_model::tenant::EQUAL_WEIGHT,
             pods: muster_model::tenant::TenantPods::default(),
+            preemption: muster_model::tenant::TenantPreemption::default(),
         },
         at(0),
     )

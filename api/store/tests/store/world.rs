@@ -115,6 +115,7 @@ impl World {
                     gpu_quota: Some(8),
                     weight: muster_model::tenant::EQUAL_WEIGHT,
                     pods: muster_model::tenant::TenantPods::default(),
+                    preemption: muster_model::tenant::TenantPreemption::default(),
                 },
                 at(0),
             )

@@ -109,7 +109,12 @@ impl<'s> Checker<'s> {
             }
             None => started_ms,
         };
-        Some(u64::try_from(self.snapshot.now_ms - since_ms).unwrap_or(0))
+        let unsaved_ms = u64::try_from(self.snapshot.now_ms - since_ms).unwrap_or(0);
+        // A program that answered the newest request is asked again before this stop.
+        let answers =
+            job.state == JobState::Running && job.preemption.checkpoint_on_request.is_some();
+        let answer_ms = job.answer_ms.filter(|_| answers);
+        Some(answer_ms.map_or(unsaved_ms, |answer_ms| unsaved_ms.min(answer_ms)))
     }
 
     /// Checks a stated cost. `gainer_stops`: this plan stops the other job too, which then waits.

@@ -9,6 +9,7 @@ use super::restart_times::mean;
 use super::scheduling_state::SchedulingState;
 use super::time::seconds_of;
 use crate::policy::Policy;
+use muster_model::job::JobState;
 
 /// Seconds without progress.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -57,7 +58,8 @@ pub(crate) fn begins_anew(live: &PlannedJob<'_>) -> bool {
 }
 
 /// Seconds of work that a restart is expected to lose, in addition to [`RestartCost::lost_s`]: the
-/// time since the last checkpoint that the program reported, or since its start.
+/// time since the last checkpoint that the program reported, or since its start. A program that
+/// answered the newest request for a checkpoint loses at most the time until that answer.
 pub(crate) fn at_risk_s(live: &PlannedJob<'_>, now_ms: i64) -> f64 {
     let started_ms = live.placed_ms.unwrap_or(now_ms);
     let since_ms = match live.job.reported {
@@ -65,7 +67,24 @@ pub(crate) fn at_risk_s(live: &PlannedJob<'_>, now_ms: i64) -> f64 {
         _ if begins_anew(live) => started_ms,
         _ => return 0.0,
     };
-    seconds_of(u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0))
+    let unsaved_ms = u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0);
+    seconds_of(unsaved_ms.min(answer_ms(live).unwrap_or(u64::MAX)))
+}
+
+/// Milliseconds that the program needs to answer a request for a checkpoint; `None` if it is not
+/// asked before a stop now, or left the newest request unanswered.
+fn answer_ms(live: &PlannedJob<'_>) -> Option<u64> {
+    let is_asked = live.job.state == JobState::Running;
+    let request = live.job.preemption.checkpoint_on_request;
+    request.filter(|_| is_asked).and(live.job.answer_ms)
+}
+
+/// Seconds from a stop order until the job is stopped if its program does not answer the request
+/// for a checkpoint.
+pub(crate) fn longest_stop_s(live: &PlannedJob<'_>, policy: &Policy) -> f64 {
+    let request = live.job.preemption.checkpoint_on_request;
+    let asks_s = request.map_or(0.0, |request| f64::from(request.timeout_s));
+    restart(live, policy).stop_s + asks_s
 }
 
 /// Seconds of work that a stop of the job now is expected to lose. 0 for the built-in engine, whose

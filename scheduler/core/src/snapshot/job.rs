@@ -85,6 +85,10 @@ pub struct SnapshotJob {
     /// which writes a checkpoint when it stops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<ReportedCheckpoint>,
+    /// Milliseconds from the newest request for a checkpoint to its report; `None` if the job was
+    /// not asked or its program reported none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_ms: Option<u64>,
     /// Seconds of work that the job has lost because it was stopped for other jobs.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub lost_s: f64,

@@ -310,6 +310,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> SnapshotJob {
         exclusive: false,
         preemption: Default::default(),
         reported: None,
+        answer_ms: None,
         lost_s: 0.0,
         lent: false,
         trial: None,

@@ -139,6 +139,7 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> SnapshotJob {
         exclusive: false,
         preemption: Default::default(),
         reported: None,
+        answer_ms: None,
         lost_s: 0.0,
         lent: false,
         trial: None,

@@ -87,6 +87,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> SnapshotJob {
         exclusive: false,
         preemption: Default::default(),
         reported: None,
+        answer_ms: None,
         lost_s: 0.0,
         lent: false,
         trial: None,

@@ -201,7 +201,8 @@ impl PlanApplication<'_, '_, '_> {
 }
 
 /// Milliseconds for which destinations on GPUs of other jobs are reserved: the limit of a
-/// suspension, and twice the longest stop that is expected.
+/// suspension, and twice the longest stop that is expected, with the time-out of a request for a
+/// checkpoint.
 fn limit_ms(round: &RoundState<'_>, exchange: &[Exchanged]) -> i64 {
     let moving = exchange
         .iter()
@@ -211,7 +212,7 @@ fn limit_ms(round: &RoundState<'_>, exchange: &[Exchanged]) -> i64 {
     leaving.extend(jobs.filter(|live| live.state.phase() == JobPhase::Stopping));
     let stop_s = leaving
         .into_iter()
-        .map(|live| cost::restart(live, round.policy).stop_s)
+        .map(|live| cost::longest_stop_s(live, round.policy))
         .fold(0.0, f64::max);
     // The cast saturates.
     let limit_ms = round
