@@ -49,6 +49,7 @@ pub fn snapshot(round: u64, loaded: store::Loaded) -> core::ClusterSnapshot {
             .collect(),
         left_out: loaded.left_out.into_iter().map(left_out).collect(),
         families: loaded.families.into_iter().map(family).collect(),
+        history_gpu_s: loaded.history_gpu_s,
     };
     snapshot.leave_pods_out_of_turns();
     snapshot.sort();
@@ -277,6 +278,10 @@ fn job(
         family,
         measured: loaded.measured.map(Box::new),
         trained_s: loaded.trained_s,
+        service: Some(core::SnapshotService {
+            gpu_s: loaded.attained_gpu_s,
+            demoted_ms: loaded.demoted_at.map(unix_ms),
+        }),
         lasts: job
             .spec
             .longest_s()

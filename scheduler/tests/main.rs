@@ -6,6 +6,7 @@ mod deaf;
 mod erasing;
 mod health;
 mod horizon;
+mod inputs;
 mod joining;
 mod leading;
 mod many_nodes;

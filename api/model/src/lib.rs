@@ -35,6 +35,7 @@ pub mod plan;
 pub mod progress;
 pub mod question;
 pub mod report;
+pub mod service;
 pub mod spec;
 pub mod study;
 pub mod task;

@@ -42,6 +42,7 @@ pub mod report;
 pub mod restored;
 pub mod retention;
 pub mod round;
+mod service;
 pub mod study;
 pub mod task;
 pub mod tenant;

@@ -5,6 +5,7 @@ use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
 use crate::int_convert::{unsigned, unsigned32};
 use crate::packing;
+use crate::service;
 use muster_model::event::Event;
 use muster_model::id::{JobId, TaskId, TenantId};
 use muster_model::pace::{Pace, Suspect};
@@ -202,6 +203,14 @@ async fn write(
         .map(|task| task.state.phase().to_owned())
         .collect();
     let states: Vec<Json<&TaskState>> = changed.iter().map(|task| Json(&task.state)).collect();
+    let released: Vec<Uuid> = changed
+        .iter()
+        .filter(|task| !task.state.holds_gpus())
+        .map(|task| task.id.0)
+        .collect();
+    if !released.is_empty() {
+        service::add_released(conn, &released, now).await?;
+    }
     let written = sqlx::query!(
         "update task
          set phase = given.phase, state = given.state,
@@ -221,11 +230,6 @@ async fn write(
         ids.len() as u64,
         "the rows are locked, so their phases are those read"
     );
-    let released: Vec<Uuid> = changed
-        .iter()
-        .filter(|task| !task.state.holds_gpus())
-        .map(|task| task.id.0)
-        .collect();
     if !released.is_empty() {
         sqlx::query!(
             "update allocation set released_at = $2 where task_id = any($1) and released_at is null",

@@ -27,5 +27,5 @@ pub mod snapshot;
 pub use apply::{ApplyError, apply, promote_guests};
 pub use check::{Violation, check, check_with, sound, sound_with};
 pub use plan::{Action, JobDecision, PlannedTask, RoundPlan, plan, plan_again};
-pub use planner::{EstimateCache, apply_change};
+pub use planner::{EstimateCache, apply_change, problem as problem_of};
 pub use report::RoundReport;

@@ -32,6 +32,7 @@ mod quota;
 mod racks;
 mod refused;
 mod scene;
+mod service;
 mod shards;
 mod sound;
 mod stories;

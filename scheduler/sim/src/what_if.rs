@@ -6,7 +6,8 @@ use crate::forecast::{
 };
 use muster_core::policy::Policy;
 use muster_core::snapshot::{
-    ClusterSnapshot, PastDuration, Progress, SnapshotJob, SnapshotNode, TrainingLength,
+    ClusterSnapshot, PastDuration, Progress, SnapshotJob, SnapshotNode, SnapshotService,
+    TrainingLength,
 };
 use muster_model::family::Family;
 use muster_model::id::{JobId, NodeId, TenantId};
@@ -245,6 +246,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Snapsh
         placed_speeds: Vec::new(),
         family: Family::of(spec).map(|family| family.key()),
         trained_s: 0.0,
+        service: Some(SnapshotService::default()),
         lasts: spec
             .longest_s()
             .map(|longest_s| TrainingLength::at_most(longest_s, 0.0)),

@@ -118,6 +118,10 @@ impl Store {
     }
 
     pub async fn submit_document(&self, document: serde_json::Value) -> JobId {
+        self.submit_at(document, clock::now()).await
+    }
+
+    pub async fn submit_at(&self, document: serde_json::Value, at: time::OffsetDateTime) -> JobId {
         let spec: JobSpec = serde_json::from_value(document).expect("a document");
         let pool = muster_store::pool::api(&self.database.api_url, 1).expect("an address");
         let mut tx = muster_store::pool::begin_for(&pool, self.tenant)
@@ -129,7 +133,7 @@ impl Store {
             submitted_by: self.user,
             spec,
         };
-        let job = muster_store::job::insert(&mut tx, &new, clock::now())
+        let job = muster_store::job::insert(&mut tx, &new, at)
             .await
             .expect("inserted");
         tx.commit().await.expect("committed");

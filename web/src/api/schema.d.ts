@@ -5486,6 +5486,12 @@ export interface components {
             kept_gpus?: number;
             /** Format: int32 */
             needed_gpus: number;
+            /**
+             * Format: int32
+             * @description Further GPUs that no task holds, but on which suspended programs keep memory. The job
+             *     starts there only if it is known to fit (`resources.worker.gpu_memory_bytes`).
+             */
+            occupied_gpus?: number;
             /** @enum {string} */
             reason: "waiting_for_gpus";
         } | {

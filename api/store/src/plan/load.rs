@@ -14,6 +14,7 @@ use crate::fault;
 use crate::int_convert::{unsigned, unsigned32};
 use crate::job::intent;
 use crate::node;
+use crate::service::{self, ServiceHistory};
 use crate::task::role;
 use muster_model::actor::Actor;
 use muster_model::id::{JobId, NodeId, StudyId};
@@ -22,6 +23,7 @@ use muster_model::node::{Capacity, Node, Notice};
 use muster_model::pace::{Pace, Suspect};
 use muster_model::packing::Measured;
 use muster_model::progress::{Filled, Sample};
+use muster_model::service::{AttainedService, DEMOTED_GPU_S};
 use muster_model::spec::same_place;
 use muster_model::task::{Task, TaskState};
 use muster_model::tenant::{Tenant, TenantPods, TenantPreemption};
@@ -42,6 +44,7 @@ pub struct Loader {
     queues: Queues,
     documents: Documents,
     families: FamilyCache,
+    history: ServiceHistory,
 }
 
 impl Loader {
@@ -54,6 +57,7 @@ impl Loader {
             queues: Queues::default(),
             documents: Documents::default(),
             families: FamilyCache::default(),
+            history: ServiceHistory::default(),
         }
     }
 
@@ -76,6 +80,7 @@ impl Loader {
         } = window::choose(conn, &mut self.queues, self.most_queued, now).await?;
         let mut jobs = jobs(conn, &ids, &mut self.documents, now).await?;
         tasks(conn, &ids, &mut jobs).await?;
+        services(conn, &ids, &mut jobs, now).await?;
         speeds(conn, &ids, &mut jobs).await?;
         placed_speeds(conn, &ids, &mut jobs, now).await?;
         epoch_losses(conn, &ids, &mut jobs).await?;
@@ -99,6 +104,7 @@ impl Loader {
             nodes,
             tenants,
             families,
+            history_gpu_s: self.history.load(conn, now).await?,
         })
     }
 }
@@ -180,7 +186,7 @@ async fn jobs(
         r#"select j.id, j.tenant_id, j.submitted_by, j.edits, j.intent,
                   j.state as "state: Json<JobState>", j.revision, j.failures, j.put_off, j.waiting as "waiting: Json<Waiting>",
                   j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.turned_at, j.lent, j.running_since, j.trained_s,
-                  j.stops, j.stop_s, j.starts, j.start_s, j.resumed, j.lost_steps, j.lost_s, j.reported_step, j.reported_at, j.answer_ms,
+                  j.stops, j.stop_s, j.starts, j.start_s, j.resumed, j.lost_steps, j.lost_s, j.held_gpu_s, j.demoted_at, j.reported_step, j.reported_at, j.answer_ms,
                   j.finished as "finished: Json<Finished>", j.failed as "failed: Json<FailedReport>", j.unfit_nodes,
                   j.latest as "latest: Json<Filled<Sample>>", j.revision_samples, newest.step as "resume_step?",
                   j.origin_step,
@@ -256,6 +262,8 @@ async fn jobs(
             running_since: row.running_since,
             trial: row.study_id.map(StudyId::from).zip(row.expected_gain),
             trained_s: row.trained_s + running_s,
+            attained_gpu_s: row.held_gpu_s,
+            demoted_at: row.demoted_at,
             lost_s: row.lost_s,
             reported: row.reported_step.map(unsigned).zip(row.reported_at),
             answer_ms: row.answer_ms.map(unsigned),
@@ -316,6 +324,28 @@ async fn tasks(
         } else {
             loaded.leaving.push(task);
         }
+    }
+    Ok(())
+}
+
+/// Adds the service of the GPUs that the jobs hold.
+async fn services(
+    conn: &mut PgConnection,
+    ids: &[Uuid],
+    jobs: &mut BTreeMap<JobId, LoadedJob>,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    for (job, held) in service::held(conn, ids).await? {
+        let Some(loaded) = jobs.get_mut(&job) else {
+            continue;
+        };
+        let service = AttainedService {
+            released_gpu_s: loaded.attained_gpu_s,
+            held,
+        };
+        loaded.attained_gpu_s = service.gpu_s(now);
+        let demoted_at = loaded.demoted_at;
+        loaded.demoted_at = demoted_at.or_else(|| service.reached(DEMOTED_GPU_S, now));
     }
     Ok(())
 }

@@ -52,6 +52,9 @@ pub struct Loaded {
     /// What is known of the families of the jobs, and of further families of their tenants if the
     /// nodes have several kinds of GPUs. Ordered by tenant and key.
     pub families: Vec<FamilySpeeds>,
+    /// GPU-seconds of the newest ended jobs of the cluster, in ascending order. At most 64 values:
+    /// means of equal parts of up to 1,000 jobs.
+    pub history_gpu_s: Vec<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -107,6 +110,10 @@ pub struct LoadedJob {
     pub suspects: Vec<Suspect>,
     /// Time in seconds in which all its tasks were up, including the present revision until `now`.
     pub trained_s: f64,
+    /// GPU-seconds that the job has held in all revisions, until `now`.
+    pub attained_gpu_s: f64,
+    /// Time at which `attained_gpu_s` reached the threshold of Tiresias.
+    pub demoted_at: Option<OffsetDateTime>,
     /// Seconds of work that the job lost because it was stopped for other jobs.
     pub lost_s: f64,
     /// Step and time of the last checkpoint that the user's program has reported.

@@ -22,6 +22,7 @@ mod request;
 mod resize;
 mod retention;
 mod round;
+mod service;
 mod study;
 mod tenancy;
 mod turn;

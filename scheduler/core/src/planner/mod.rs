@@ -66,6 +66,7 @@ mod what_if;
 
 use crate::plan::{Action, JobDecision, RoundPlan};
 use crate::policy::Policy;
+use crate::problem::SchedulingProblem;
 use crate::report::RoundReport;
 use crate::snapshot::{ClusterSnapshot, SnapshotJob};
 pub use assumed_change::apply_change;
@@ -95,6 +96,12 @@ pub(crate) fn plan_round_with_cache(
     }
     let (plan, report) = decide(&closed, policy, memory);
     (RoundPlan { excluded, ..plan }, report)
+}
+
+/// Returns the problem that the policy reads at the start of the round.
+#[must_use]
+pub fn problem(snapshot: &ClusterSnapshot, policy: &Policy) -> SchedulingProblem {
+    RoundState::new(snapshot, policy, &mut EstimateCache::default()).problem
 }
 
 fn decide(

@@ -105,6 +105,7 @@ impl WhatIfState {
                 jobs: vec![only.clone()],
                 left_out: Vec::new(),
                 families: after.families.clone(),
+                history_gpu_s: after.history_gpu_s.clone(),
             };
             apply_change(&alone, job, change)
         });

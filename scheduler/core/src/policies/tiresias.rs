@@ -16,9 +16,7 @@
 use super::allocation_state::PlacementStyle;
 use super::{SchedulingPolicy, gang, order};
 use crate::problem::{PolicyDecision, SchedulingProblem};
-
-/// GPU-seconds after which a job belongs to the lower queue: 16 GPU-hours.
-pub const DEMOTED_GPU_S: f64 = 57_600.0;
+pub use muster_model::service::DEMOTED_GPU_S;
 
 /// Policy of least attained service in two queues.
 #[derive(Debug, Clone, Copy)]

@@ -8,6 +8,7 @@ use muster_model::job::{Intent, JobState};
 use muster_model::node::GpuClass;
 use muster_model::pace::{Pace, Watch};
 use muster_model::packing::Measured;
+use muster_model::service::DEMOTED_GPU_S;
 use muster_model::spec::{
     AllowedPreemption, Consistency, Convergence, Ends, NodeConstraints, Preemption,
     PsShardResources, Range, WorkerDemand,
@@ -133,6 +134,9 @@ pub struct SnapshotJob {
     pub family: Option<String>,
     /// Total training time of the job in seconds.
     pub trained_s: f64,
+    /// GPU time that the job has held; `None` in rounds of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<SnapshotService>,
     /// Length of the job in seconds, if it is not defined by a number of steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasts: Option<TrainingLength>,
@@ -166,6 +170,17 @@ pub struct IntentOrigin {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     pub at_ms: i64,
+}
+
+/// GPU time of a job over all its revisions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotService {
+    /// GPU-seconds that the job has held. A GPU that two jobs share counts for both.
+    pub gpu_s: f64,
+    /// Time at which `gpu_s` reached the threshold of Tiresias, Unix ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demoted_ms: Option<i64>,
 }
 
 /// Membership of a job in a study.
@@ -328,6 +343,20 @@ pub struct SpeedPoint {
 }
 
 impl SnapshotJob {
+    /// Adds the GPU time of the next `elapsed_s` seconds after `now_ms` to the service.
+    pub fn serve(&mut self, now_ms: i64, elapsed_s: f64) {
+        let gpus = f64::from(self.held_gpus());
+        let Some(service) = &mut self.service else {
+            return;
+        };
+        let left_gpu_s = DEMOTED_GPU_S - service.gpu_s;
+        service.gpu_s += gpus * elapsed_s;
+        if left_gpu_s > 0.0 && service.gpu_s >= DEMOTED_GPU_S {
+            // The cast of a float saturates.
+            service.demoted_ms = Some(now_ms + (left_gpu_s / gpus * 1_000.0) as i64);
+        }
+    }
+
     /// Steps that one update with this number of workers is worth; above 1 only if the batch grows
     /// with the workers.
     #[must_use]

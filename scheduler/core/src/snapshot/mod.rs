@@ -8,7 +8,8 @@ mod job;
 use crate::learn::Observation;
 pub use job::{
     Adaptive, FailedReport, Finished, IntentOrigin, PastDuration, Progress, ReportedCheckpoint,
-    Restarts, SnapshotJob, SnapshotTask, SpeedPoint, StudyMembership, TrainingLength,
+    Restarts, SnapshotJob, SnapshotService, SnapshotTask, SpeedPoint, StudyMembership,
+    TrainingLength,
 };
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TenantId};
@@ -38,6 +39,10 @@ pub struct ClusterSnapshot {
     /// tenant and key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub families: Vec<SnapshotFamily>,
+    /// GPU-seconds of the newest ended jobs, in ascending order, as at most 64 values. Rounds of
+    /// earlier releases have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history_gpu_s: Vec<f64>,
 }
 
 /// Measured speeds of the jobs of one family.

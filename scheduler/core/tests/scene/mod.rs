@@ -37,6 +37,7 @@ impl Scene {
             jobs: Vec::new(),
             left_out: Vec::new(),
             families: Vec::new(),
+            history_gpu_s: Vec::new(),
         };
         Self {
             snapshot,
@@ -332,6 +333,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> SnapshotJob {
         placed_speeds: Vec::new(),
         family: None,
         trained_s: 0.0,
+        service: None,
         lasts: None,
         ran: None,
         placed_ms: None,

@@ -2,12 +2,15 @@
 
 use super::ids::{node_id, tenant_id};
 use super::learned::LearnedFamilies;
+use super::service::ServiceHistory;
 use super::sharing::Companies;
 use super::{SimulatedJob, SimulationEngine, freed};
 use crate::outcome::JobOutcome;
 use crate::scenario::{GpuUse, Scenario, SimJob};
 use crate::simulation_record::Holds;
-use muster_core::snapshot::{ClusterSnapshot, Progress, SnapshotJob, SnapshotNode, SnapshotTenant};
+use muster_core::snapshot::{
+    ClusterSnapshot, Progress, SnapshotJob, SnapshotNode, SnapshotService, SnapshotTenant,
+};
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobState};
 use muster_model::spec::{NodeConstraints, PsShardResources, WorkerDemand};
@@ -71,6 +74,7 @@ impl<'s> SimulationEngine<'s> {
                 jobs: Vec::new(),
                 left_out: Vec::new(),
                 families: Vec::new(),
+                history_gpu_s: Vec::new(),
             },
             incidents,
             places: BTreeMap::new(),
@@ -85,6 +89,7 @@ impl<'s> SimulationEngine<'s> {
             uses: uses(scenario),
             decision_s: Vec::new(),
             learned: LearnedFamilies::default(),
+            history: ServiceHistory::default(),
         };
         engine.snapshot.sort();
         engine.places = freed::places(&engine.snapshot.nodes);
@@ -161,6 +166,7 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> SnapshotJob {
         placed_speeds: Vec::new(),
         family: spec.family.clone(),
         trained_s: 0.0,
+        service: Some(SnapshotService::default()),
         lasts: None,
         ran: None,
         placed_ms: None,

@@ -6,6 +6,7 @@ mod happen;
 mod ids;
 mod learned;
 mod record;
+mod service;
 mod sharing;
 
 use crate::outcome::{JobOutcome, SimulationOutcome, TimelineEntry};
@@ -23,6 +24,7 @@ use muster_core::{ApplyError, Violation, apply, check_with, plan};
 use muster_model::id::NodeId;
 use muster_model::job::JobState;
 use muster_model::task::{Outcome as TaskOutcome, TaskEvent, TaskState};
+use service::ServiceHistory;
 use sharing::Companies;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,6 +118,7 @@ struct SimulationEngine<'s> {
     uses: Vec<GpuUse>,
     decision_s: Vec<f64>,
     learned: LearnedFamilies,
+    history: ServiceHistory,
 }
 
 /// State of a job that the snapshot does not contain.
@@ -255,8 +258,10 @@ impl<'s> SimulationEngine<'s> {
         }
         let samples = self.samples(&speeds);
         let elapsed_s = elapsed_ms as f64 / 1000.0;
+        let now_ms = self.snapshot.now_ms;
         let trained = self.snapshot.jobs.iter_mut().zip(speeds).zip(samples);
         for ((job, speed), sample) in trained {
+            job.serve(now_ms, elapsed_s);
             let Some(speed) = speed else { continue };
             let spec = &self.scenario.jobs[job_number(job.id)];
             let live = &mut self.live[job_number(job.id)];
@@ -356,6 +361,11 @@ impl<'s> SimulationEngine<'s> {
         for job in self.snapshot.jobs.iter().filter(|job| has_ended(job)) {
             let outcome = &mut self.jobs[job_number(job.id)];
             outcome.jct_ms = Some(now_ms - job.submitted_ms);
+            self.history
+                .add(job.service.map_or(0.0, |service| service.gpu_s));
+        }
+        if self.snapshot.jobs.iter().any(has_ended) {
+            self.snapshot.history_gpu_s = self.history.values();
         }
         for job in &self.snapshot.jobs {
             self.jobs[job_number(job.id)].state = job.state.clone();

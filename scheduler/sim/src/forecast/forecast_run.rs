@@ -401,6 +401,7 @@ impl ForecastRun {
             if let Some(result) = self.results.get_mut(&job.id) {
                 result.gpu_s += f64::from(job.held_gpus()) * elapsed_s;
             }
+            job.serve(self.snapshot.now_ms, elapsed_s);
             let (Some((speed, kind)), Some(live)) = (speed, self.live.get_mut(&job.id)) else {
                 continue;
             };

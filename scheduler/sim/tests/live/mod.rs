@@ -38,6 +38,7 @@ pub fn cluster(nodes: u128) -> ClusterSnapshot {
         jobs: Vec::new(),
         left_out: Vec::new(),
         families: Vec::new(),
+        history_gpu_s: Vec::new(),
     }
 }
 
@@ -109,6 +110,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> SnapshotJob {
         placed_speeds: Vec::new(),
         family: None,
         trained_s: 0.0,
+        service: None,
         lasts: None,
         ran: None,
         placed_ms: None,

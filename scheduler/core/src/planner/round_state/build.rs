@@ -53,6 +53,7 @@ impl<'a> RoundState<'a> {
                 now_s: seconds(snapshot.now_ms),
                 round_s: 1.0,
                 kinds: kinds.names(),
+                history_gpu_s: snapshot.history_gpu_s.clone(),
                 ..SchedulingProblem::default()
             },
             kinds,

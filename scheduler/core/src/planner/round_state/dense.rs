@@ -37,8 +37,14 @@ impl RoundState<'_> {
             present,
             since_s: seconds(live.placed_ms.unwrap_or(job.submitted_ms)),
             fixed: false,
-            attained_gpu_s: job.trained_s * f64::from(live.size.0 * per_worker),
-            demoted_s: None,
+            attained_gpu_s: job.service.map_or_else(
+                || job.trained_s * f64::from(live.size.0 * per_worker),
+                |service| service.gpu_s,
+            ),
+            demoted_s: job
+                .service
+                .and_then(|service| service.demoted_ms)
+                .map(seconds),
             held_s,
             restarts: u32::try_from(live.revision.saturating_sub(1)).unwrap_or(u32::MAX),
             restart_s: if job.in_place {
