@@ -5,11 +5,10 @@ use crate::auth::Caller;
 use crate::body::ParsedBody;
 use crate::clock;
 use crate::idempotency::{self, IdempotencyCheck};
-use crate::pods;
-use crate::preemption;
 use crate::problem::{ApiError, ProblemKind};
 use crate::query::{FromQuery, Params, Query};
 use crate::state::ApiState;
+use crate::tenant_rules::RestrictedParts;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -122,7 +121,7 @@ async fn begun(conn: &mut PgConnection, caller: &Caller, mut new: NewJob) -> Res
 /// Whether the document needs a query: for a checkpoint of another job, or for the tenant's pod
 /// permissions and caps on preemption.
 fn asks_the_store(spec: &JobSpec) -> bool {
-    spec.from.is_some() || !spec.pod.is_empty() || !spec.preemption.is_default()
+    spec.from.is_some() || !RestrictedParts::of_job(spec).is_empty()
 }
 
 async fn checked(
@@ -130,9 +129,7 @@ async fn checked(
     caller: &Caller,
     spec: &mut JobSpec,
 ) -> Result<(), ApiError> {
-    pods::allow(conn, caller, &spec.pod, ("pod", ProblemKind::InvalidJob)).await?;
-    let of_jobs = ("preemption", ProblemKind::InvalidJob);
-    preemption::allow(conn, caller, &spec.preemption, of_jobs).await?;
+    RestrictedParts::of_job(spec).check(conn, caller).await?;
     origin::resolve(conn, spec).await?;
     Ok(())
 }

@@ -4,11 +4,10 @@ use super::ask::ask;
 use crate::auth::Caller;
 use crate::body::ParsedBody;
 use crate::job::origin;
-use crate::pods;
-use crate::preemption;
 use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
 use crate::state::ApiState;
+use crate::tenant_rules::RestrictedParts;
 use axum::Json;
 use axum::extract::State;
 use muster_model::question::{Answer, Question};
@@ -41,11 +40,10 @@ pub async fn plan(
     }
     let mut job = Box::new(document.value);
     let mut begins = 0;
-    if job.from.is_some() || !job.pod.is_empty() || !job.preemption.is_default() {
+    let restricted = RestrictedParts::of_job(&job);
+    if job.from.is_some() || !restricted.is_empty() {
         let mut tx = app.begin(&caller).await?;
-        pods::allow(&mut tx, &caller, &job.pod, ("pod", ProblemKind::InvalidJob)).await?;
-        let of_jobs = ("preemption", ProblemKind::InvalidJob);
-        preemption::allow(&mut tx, &caller, &job.preemption, of_jobs).await?;
+        restricted.check(&mut tx, &caller).await?;
         begins = origin::resolve(&mut tx, &mut job).await?;
     }
     match ask(&app, &caller, Question::Plan { job, begins }).await? {

@@ -6,11 +6,10 @@ use crate::auth::Caller;
 use crate::body::ParsedBody;
 use crate::clock;
 use crate::idempotency::{self, IdempotencyCheck};
-use crate::pods;
-use crate::preemption;
 use crate::problem::{ApiError, ProblemKind};
 use crate::query::{FromQuery, Params, Query};
 use crate::state::ApiState;
+use crate::tenant_rules::RestrictedParts;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -20,10 +19,6 @@ use muster_model::view::{StudyView, TrialCounts};
 use muster_store::StoreError;
 use muster_store::study::{self, NewStudy};
 use uuid::Uuid;
-
-/// Positions of parts of the job in a study's document, and the kind of their refusal.
-const POD: (&str, ProblemKind) = ("job.pod", ProblemKind::InvalidStudy);
-const PREEMPTION: (&str, ProblemKind) = ("job.preemption", ProblemKind::InvalidStudy);
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -73,12 +68,11 @@ pub async fn create(
 ) -> Result<Response, ApiError> {
     let key = idempotency::key(&headers)?;
     let document = checked(document).await?;
-    let (pod, demanded) = (document.value.pod(), document.value.preemption());
+    let restricted = RestrictedParts::of_study(&document.value);
     if params.dry_run {
-        if !pod.is_empty() || !demanded.is_default() {
+        if !restricted.is_empty() {
             let mut tx = app.begin(&caller).await?;
-            pods::allow(&mut tx, &caller, &pod, POD).await?;
-            preemption::allow(&mut tx, &caller, &demanded, PREEMPTION).await?;
+            restricted.check(&mut tx, &caller).await?;
         }
         let imagined = imagined(&caller, document.value);
         return Ok((StatusCode::OK, axum::Json(imagined)).into_response());
@@ -92,8 +86,7 @@ pub async fn create(
             return Ok(answered.answer(|one: StudyView| Some(place(one.id))));
         }
     };
-    pods::allow(&mut tx, &caller, &pod, POD).await?;
-    preemption::allow(&mut tx, &caller, &demanded, PREEMPTION).await?;
+    restricted.check(&mut tx, &caller).await?;
     let new = NewStudy {
         id: clock::new_id().into(),
         tenant_id: caller.tenant_id,

@@ -256,8 +256,8 @@ impl StudySpec {
     /// Returns the fields of the job that the study sets.
     fn own_fields(&self) -> Vec<&str> {
         let mut fields = OWN.to_vec();
-        // The tenant's pod permissions are checked once, for the study's own job.
-        fields.push("pod");
+        // The tenant's rules are checked once, for the study's own job.
+        fields.extend(["pod", "preemption"]);
         fields.push(stop_field(self.search.budget.unit));
         fields.extend(self.search.budget.field.as_deref());
         fields
