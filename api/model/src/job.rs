@@ -426,14 +426,7 @@ impl AfterStop {
     /// the loss of a node, because its ranks may wait for a lost one.
     #[must_use]
     pub fn asks_for_checkpoint(&self) -> bool {
-        match self {
-            Self::Requeue { cause } => match cause {
-                RequeueCause::Resize | RequeueCause::Preempted | RequeueCause::OverQuota => true,
-                RequeueCause::TaskFailed | RequeueCause::NodeLost => false,
-            },
-            Self::Move { .. } | Self::Pause => true,
-            Self::Succeed | Self::Fail { .. } | Self::Cancel => false,
-        }
+        self.is_for_others() || *self == Self::Pause
     }
 
     /// Returns the stronger of two orders. An end (cancel, fail, succeed) is final, a pause

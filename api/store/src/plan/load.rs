@@ -129,34 +129,52 @@ async fn nodes(conn: &mut PgConnection) -> Result<Vec<Node>, StoreError> {
     Ok(rows.into_iter().map(Node::from).collect())
 }
 
-/// Returns the GPUs that were released recently. GPUs that were released for another job are
-/// omitted: those of a job that has shrunk, was displaced, or restarts elsewhere
-/// (`AfterStop::is_for_others`).
+/// Returns the GPUs that were released recently, by node, with the time of their last release. GPUs
+/// that were released for another job or another placement are omitted.
 async fn freed(
     conn: &mut PgConnection,
     now: OffsetDateTime,
 ) -> Result<BTreeMap<NodeId, Vec<(u32, OffsetDateTime)>>, StoreError> {
     let rows = sqlx::query!(
-        r#"select a.node_id, a.gpu_index, max(a.released_at) as "at!"
+        r#"select a.node_id, a.gpu_index, a.released_at as "at!", j.state as "state: Json<JobState>", j.not_before
            from allocation a join job j on j.id = a.job_id
            where a.released_at > $1
-             and (j.phase in ('suspended', 'paused', 'succeeded', 'failed', 'cancelled')
-                  or (j.phase = 'queued' and j.not_before > $2)
-                  or (j.phase = 'stopping' and j.state -> 'then' ->> 'kind' <> 'move'
-                      and coalesce(j.state -> 'then' ->> 'cause', '') not in ('resize', 'preempted', 'over_quota')))
-           group by a.node_id, a.gpu_index
-           order by a.node_id, a.gpu_index"#,
-        now - FREED,
-        now
+           order by a.node_id, a.gpu_index, a.released_at"#,
+        now - FREED
     )
     .fetch_all(conn)
     .await?;
     let mut freed: BTreeMap<NodeId, Vec<(u32, OffsetDateTime)>> = BTreeMap::new();
     for row in rows {
-        let of_node = freed.entry(row.node_id.into()).or_default();
-        of_node.push((unsigned32(row.gpu_index), row.at));
+        let backs_off = row.not_before.is_some_and(|at| at > now);
+        if !leaves_idle_gpus(&row.state.0, backs_off) {
+            continue;
+        }
+        let (gpu, of_node) = (
+            unsigned32(row.gpu_index),
+            freed.entry(row.node_id.into()).or_default(),
+        );
+        match of_node.last_mut() {
+            Some(last) if last.0 == gpu => last.1 = row.at,
+            _ => of_node.push((gpu, row.at)),
+        }
     }
     Ok(freed)
+}
+
+/// Whether a job in this state has released GPUs that no decision gives to another job. A running
+/// job has shrunk for another one.
+fn leaves_idle_gpus(state: &JobState, backs_off: bool) -> bool {
+    match state {
+        JobState::Starting | JobState::Running => false,
+        JobState::Queued => backs_off,
+        JobState::Stopping { then } => !then.is_for_others(),
+        JobState::Suspended
+        | JobState::Paused
+        | JobState::Succeeded
+        | JobState::Failed { .. }
+        | JobState::Cancelled => true,
+    }
 }
 
 async fn tenants(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {

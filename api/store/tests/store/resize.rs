@@ -184,6 +184,29 @@ async fn released_gpus_are_listed_for_a_minute_unless_the_job_runs() -> anyhow::
 }
 
 #[tokio::test]
+async fn gpus_released_for_other_jobs_are_not_listed() -> anyhow::Result<()> {
+    for (cause, expected) in [
+        (RequeueCause::Resize, vec![]),
+        (RequeueCause::Preempted, vec![]),
+        (RequeueCause::OverQuota, vec![]),
+        (RequeueCause::TaskFailed, vec![0, 1]),
+    ] {
+        let world = World::new().await?;
+        let (job, tasks) = running(&world).await?;
+        let back = stop(AfterStop::Requeue { cause });
+        world.step(job, 1, back, 10).await?;
+        let gone = tasks.map(|task| (task, gone(0)));
+        world.observe(1, &gone, 11).await?;
+        let mut tx = pool::begin_snapshot(&world.scheduler).await?;
+        let loaded = plan::Loader::new(1_000).load(&mut tx, at(12)).await?;
+        let of_node = loaded.freed.get(&world.node).into_iter().flatten();
+        let gpus: Vec<u32> = of_node.map(|&(gpu, _)| gpu).collect();
+        assert_eq!(gpus, expected, "{cause:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn reports_of_remaining_tasks_count_those_of_left_ones_do_not() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, [chief, other, _]) = running(&world).await?;
