@@ -89,17 +89,25 @@ pub(crate) fn before_policy(round: &mut RoundState<'_>) {
             }
         }
     }
-    begin_beside_programs(round, &line, &crowded);
+    begin_beside_programs(round, &line, (&crowded, shares.as_ref()));
 }
 
 /// Starts queued jobs beside suspended programs that keep memory on their GPUs, where they fit. The
 /// policy does not see these GPUs, so it cannot start the jobs for which programs were suspended.
-fn begin_beside_programs(round: &mut RoundState<'_>, line: &[SliceWaiter], crowded: &NodeGpuMasks) {
+/// Jobs whose tenants would exceed their shares come last.
+fn begin_beside_programs(
+    round: &mut RoundState<'_>,
+    line: &[SliceWaiter],
+    (crowded, shares): (&NodeGpuMasks, Option<&TenantShares>),
+) {
     if round.hidden.values().all(|&gpus| gpus == 0) {
         return;
     }
     let memory = GpuMemory::of(round);
-    for waiter in line.iter().take(CONSIDERED) {
+    let is_deferred = |waiter: &&SliceWaiter| shares.is_some_and(|one| one.defers(round, **waiter));
+    let (deferred, first): (Vec<&SliceWaiter>, Vec<&SliceWaiter>) =
+        line.iter().take(CONSIDERED).partition(is_deferred);
+    for waiter in first.into_iter().chain(deferred) {
         let live = &round.jobs[waiter.index];
         let (shape, least) = (&live.shape, live.shape.least());
         let size = (least.workers.min, least.ps_shards.min);
