@@ -4,7 +4,7 @@ use crate::turns::{Course, QUANTUM_MS};
 use muster_core::policies::name::PolicyName;
 use muster_core::snapshot::{ClusterSnapshot, SnapshotJob};
 use muster_core::{Action, Violation, check, plan};
-use muster_model::job::Intent;
+use muster_model::job::{Intent, JobState};
 use muster_model::packing::Measured;
 use muster_model::spec::Ends;
 use muster_model::task::TaskState;
@@ -32,6 +32,15 @@ fn program<'c>(course: &'c mut Course, name: &str, gib: Option<u64>) -> &'c mut 
     job.command = Some(Ends::AllWorkers);
     job.constraints.gpu_memory_bytes = gib.map(|gib| gib * GIB);
     job
+}
+
+/// Submits a program and lets its owner suspend it once it runs.
+fn suspended_program(course: &mut Course, name: &str, gib: Option<u64>) {
+    program(course, name, gib);
+    course.run(5_000);
+    course.find(name).intent = Intent::Suspend;
+    course.run(5_000);
+    assert_eq!(course.find(name).tasks[0].state, TaskState::Suspended);
 }
 
 /// Two programs on one GPU. Returns how long each worked, in quanta.
@@ -106,12 +115,8 @@ fn engine_jobs_take_turns_without_known_memory() {
 #[test]
 fn owners_suspended_program_keeps_its_gpu_until_it_ends() {
     let mut course = gpus(1, 2);
-    program(&mut course, "kept", None);
     program(&mut course, "other", None);
-    course.run(5_000);
-    course.find("kept").intent = Intent::Suspend;
-    course.run(5_000);
-    assert_eq!(course.find("kept").tasks[0].state, TaskState::Suspended);
+    suspended_program(&mut course, "kept", None);
     program(&mut course, "new", None);
     course.run(3 * QUANTUM_MS);
     assert_eq!(course.worked("new"), 0);
@@ -138,10 +143,7 @@ fn owners_suspended_program_keeps_its_gpu_until_it_ends() {
 #[test]
 fn job_that_fits_starts_beside_owners_suspended_program() {
     let mut course = gpus(1, 1);
-    program(&mut course, "kept", Some(30));
-    course.run(5_000);
-    course.find("kept").intent = Intent::Suspend;
-    course.run(5_000);
+    suspended_program(&mut course, "kept", Some(30));
     program(&mut course, "large", Some(50));
     program(&mut course, "small", Some(30));
     course.run(QUANTUM_MS);
@@ -150,12 +152,31 @@ fn job_that_fits_starts_beside_owners_suspended_program() {
 }
 
 #[test]
+fn engine_job_behind_program_of_unknown_memory_restarts_elsewhere() {
+    let mut course = gpus(2, 1);
+    course.snapshot.nodes[1].drained = true;
+    course.submit("engine", 1);
+    course.run(5_000);
+    course.find("engine").intent = Intent::Suspend;
+    course.run(5_000);
+    // A suspended job of the engine keeps no GPU memory, so the policy starts the program there.
+    program(&mut course, "program", None);
+    course.run(5_000);
+    course.find("engine").intent = Intent::Run;
+    course.run(3 * QUANTUM_MS);
+    assert_eq!(course.find("engine").state, JobState::Queued);
+    course.snapshot.nodes[1].drained = false;
+    course.run(10_000);
+    for name in ["engine", "program"] {
+        assert_eq!(course.find(name).state, JobState::Running, "{name}");
+    }
+    assert_eq!(course.find("program").turned_ms, None, "never suspended");
+}
+
+#[test]
 fn checker_refuses_start_beside_suspended_program() {
     let mut course = gpus(1, 1);
-    program(&mut course, "kept", Some(30));
-    course.run(5_000);
-    course.find("kept").intent = Intent::Suspend;
-    course.run(5_000);
+    suspended_program(&mut course, "kept", Some(30));
     program(&mut course, "small", Some(30));
     let (right, _) = plan(&course.snapshot, &course.policy);
     let starts = |action: &Action| matches!(action, Action::Start { .. });

@@ -9,6 +9,7 @@ use muster_core::{Action, RoundPlan, apply, check, plan};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, Intent, JobPhase, JobState, RequeueCause};
 use muster_model::spec::Range;
+use muster_model::task::TaskState;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -182,6 +183,35 @@ fn job_does_not_grow_into_gpu_released_a_moment_ago() {
         scene.settle();
         assert_eq!(scene.workers("elastic"), 4, "{share:?} never grows");
     }
+}
+
+#[test]
+fn job_grows_while_another_one_starts() {
+    let mut scene = Scene::cluster(1, 4);
+    scene.job("slow").workers(1, 1).ps_shards(0, 0);
+    scene
+        .job("elastic")
+        .workers(1, 2)
+        .ps_shards(0, 0)
+        .in_place();
+    scene.settle();
+    for workers in 1..=3 {
+        scene.measured("elastic", workers, 10.0 * f64::from(workers));
+    }
+    scene.later(120_000);
+    scene.settle();
+    assert_eq!(scene.workers("elastic"), 2);
+    // Its tasks come up only later.
+    let now_ms = scene.snapshot.now_ms;
+    let slow = scene.find("slow");
+    slow.state = JobState::Starting;
+    slow.tasks[0].state = TaskState::Assigned;
+    slow.placed_ms = Some(now_ms);
+    scene.find("elastic").workers.max = 3;
+    scene.later(1_000);
+    scene.round();
+    assert_eq!(scene.phase("slow"), JobPhase::Starting);
+    assert_eq!(scene.workers("elastic"), 3);
 }
 
 #[test]
