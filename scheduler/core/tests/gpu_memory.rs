@@ -152,7 +152,7 @@ fn job_that_fits_starts_beside_owners_suspended_program() {
 }
 
 #[test]
-fn engine_job_behind_program_of_unknown_memory_restarts_elsewhere() {
+fn engine_job_behind_program_restarts_elsewhere() {
     let mut course = gpus(2, 1);
     course.snapshot.nodes[1].drained = true;
     course.submit("engine", 1);
