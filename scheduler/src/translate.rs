@@ -318,7 +318,7 @@ fn begun_anew(mut job: core::SnapshotJob, has_sampled: bool) -> core::SnapshotJo
 fn adaptive(loaded: &store::LoadedJob) -> Option<core::Adaptive> {
     let engine = loaded.job.spec.engine.as_ref()?;
     match engine.batch_rule {
-        BatchRule::Constant => None,
+        BatchRule::Constant | BatchRule::Goodput => None,
         BatchRule::AdaScale => {
             let newest = loaded.latest.as_ref();
             let examples = newest.and_then(|sample| sample.noise_scale);

@@ -41,6 +41,9 @@ struct EngineTraits<'s> {
     exchange: Value,
     /// Smallest number of workers if the batch grows with them: it is the base of the batch.
     batch_base: Option<u32>,
+    /// Largest batch, if the coordinator chooses it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_batch: Option<u32>,
     gpus: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<&'s str>,
@@ -79,9 +82,10 @@ impl Family {
             precision: json(&engine.precision),
             exchange: without(json(&spec.exchange), &["hung_after_s"]),
             batch_base: match engine.batch_rule {
-                BatchRule::Constant => None,
+                BatchRule::Constant | BatchRule::Goodput => None,
                 BatchRule::AdaScale => Some(spec.scale.workers.min),
             },
+            max_batch: engine.max_batch,
             gpus: spec.resources.worker.gpus,
             image: spec.pod.image.as_deref(),
         };

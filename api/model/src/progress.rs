@@ -40,7 +40,7 @@ pub struct Sample {
     /// gradients. A batch well below it gains from more examples; a batch well above it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise_scale: Option<f64>,
-    /// Steps that an update is worth, if the batch grows with the workers (`batch_rule: adascale`).
+    /// Steps that an update is worth, with the batch rules `adascale` and `goodput`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain: Option<f64>,
 }
@@ -53,6 +53,15 @@ impl Sample {
             Some(gain) if gain > 0.0 => self.steps_per_s / gain,
             _ => self.steps_per_s,
         }
+    }
+
+    /// Returns the examples of an update, as a mean since the last sample. `None` without
+    /// `examples_per_s` or an update.
+    #[must_use]
+    pub fn batch(&self) -> Option<f64> {
+        let updates_per_s = self.updates_per_s();
+        let batch = self.examples_per_s? / updates_per_s;
+        (updates_per_s > 0.0 && batch.is_finite()).then_some(batch)
     }
 }
 

@@ -373,6 +373,33 @@ fn untrainable_network_is_refused_with_expectation() {
             "(131072 with adascale) has at most 60000",
         ),
         (
+            "{ engine: { batch_rule: goodput, max_batch: 256 } }".to_owned(),
+            "engine.batch_rule",
+            "only all_reduce without averaging",
+        ),
+        (
+            "{ engine: { batch_rule: goodput }, exchange: { topology: all_reduce } }".to_owned(),
+            "engine.max_batch",
+            "with goodput more than engine.batch (128)",
+        ),
+        (
+            "{ engine: { batch_rule: goodput, max_batch: 128 }, exchange: { topology: all_reduce } }"
+                .to_owned(),
+            "engine.max_batch",
+            "with goodput more than engine.batch (128)",
+        ),
+        (
+            "{ engine: { batch_rule: goodput, max_batch: 60001 }, exchange: { topology: all_reduce } }"
+                .to_owned(),
+            "engine.max_batch",
+            "at most 60000 examples",
+        ),
+        (
+            "engine: { max_batch: 256 }".to_owned(),
+            "engine.max_batch",
+            "left out, or batch_rule goodput",
+        ),
+        (
             "engine: { accumulate: 0 }".to_owned(),
             "engine.accumulate",
             "1 to 1024",

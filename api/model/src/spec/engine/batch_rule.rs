@@ -1,9 +1,9 @@
-//! Effect of the number of workers on the batch.
+//! Rule by which the batch of an update changes during a job.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Effect of the number of workers on the batch.
+/// Rule by which the batch of an update changes during a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -19,6 +19,11 @@ pub enum BatchRule {
     /// `all_reduce` without averaging and compression, and with `sgd`.
     #[serde(rename = "adascale")]
     AdaScale,
+    /// The batch lies between `batch` and `max_batch`, with any number of workers. The coordinator
+    /// (rank 0 worker) chooses the batch with the best goodput: updates per second times their gain
+    /// (Pollux, Qiao et al., OSDI 2021). Learning rate and steps follow the gain as with `adascale`,
+    /// under the same conditions.
+    Goodput,
 }
 
 impl BatchRule {
@@ -26,12 +31,23 @@ impl BatchRule {
         *self == Self::Constant
     }
 
-    /// Returns the examples of an update of `workers` workers; `batch` is that of `least` workers.
+    /// Whether an update counts for its gain in steps, which is also the factor on its learning
+    /// rate.
+    #[must_use]
+    pub fn counts_gains(self) -> bool {
+        match self {
+            Self::Constant => false,
+            Self::AdaScale | Self::Goodput => true,
+        }
+    }
+
+    /// Returns the examples of the first update of `workers` workers; `batch` is that of `least`
+    /// workers.
     #[must_use]
     pub fn examples(self, batch: u32, least: u32, workers: u32) -> u32 {
         let (least, workers) = (u64::from(least.max(1)), u64::from(workers));
         match self {
-            Self::Constant => batch,
+            Self::Constant | Self::Goodput => batch,
             Self::AdaScale => {
                 let grown = u64::from(batch) * workers.max(least) / least;
                 u32::try_from(grown).unwrap_or(u32::MAX)
@@ -45,6 +61,7 @@ impl fmt::Display for BatchRule {
         f.write_str(match self {
             Self::Constant => "constant",
             Self::AdaScale => "adascale",
+            Self::Goodput => "goodput",
         })
     }
 }
@@ -56,6 +73,7 @@ mod tests {
     #[test]
     fn batch_grows_with_workers_under_adascale() {
         assert_eq!(BatchRule::Constant.examples(128, 2, 5), 128);
+        assert_eq!(BatchRule::Goodput.examples(128, 2, 5), 128);
         let grown = [1, 2, 3, 4, 5].map(|workers| BatchRule::AdaScale.examples(128, 2, workers));
         assert_eq!(grown, [128, 128, 192, 256, 320]);
         assert_eq!(BatchRule::AdaScale.examples(100, 3, 4), 133);

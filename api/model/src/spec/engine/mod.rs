@@ -44,9 +44,14 @@ pub struct Engine {
     /// unless `batch_rule` says so. 1 to 65,536.
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 65_536))]
     pub batch: u32,
-    /// Effect of the number of workers on the batch.
+    /// Rule by which the batch of an update changes during the job.
     #[serde(default, skip_serializing_if = "BatchRule::is_constant")]
     pub batch_rule: BatchRule,
+    /// Largest batch with `batch_rule: goodput`, which requires it. More than `batch`, at most
+    /// 65,536.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 2, maximum = 65_536))]
+    pub max_batch: Option<u32>,
     /// Number of threads of the one worker that share parameters without locks, each with its own
     /// step (Hogwild, Recht et al., 2011). The result depends on timing. Only on the CPU, with
     /// `sgd` without momentum, `all_reduce` and one worker. 1 to 64.

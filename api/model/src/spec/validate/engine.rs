@@ -78,10 +78,18 @@ impl JobSpec {
     /// AdaScale's gain is derived for SGD on the plain mean of gradients, and needs their noise
     /// measured in every update.
     fn check_batch_rule(&self, errors: &mut Errors, engine: &Engine) {
-        if engine.batch_rule != BatchRule::AdaScale {
+        let rule = engine.batch_rule;
+        if rule != BatchRule::Goodput {
+            errors.check(
+                "engine.max_batch",
+                &engine.max_batch.unwrap_or(0),
+                engine.max_batch.is_none(),
+                &format!("left out, or batch_rule goodput: with {rule} nothing reads it"),
+            );
+        }
+        if !rule.counts_gains() {
             return;
         }
-        let rule = engine.batch_rule;
         let sums =
             self.exchange.topology == Topology::AllReduce && self.exchange.averaging.is_none();
         let plain = self.exchange.compression == Compression::None;
@@ -102,17 +110,37 @@ impl JobSpec {
         ] {
             errors.check("engine.batch_rule", &rule, right, expected);
         }
-        let workers = self.scale.workers;
+        self.check_largest_batch(errors, engine);
+    }
+
+    /// The largest batch must not exceed an epoch, nor the memory for its targets.
+    fn check_largest_batch(&self, errors: &mut Errors, engine: &Engine) {
+        let (rule, workers) = (engine.batch_rule, self.scale.workers);
+        let most_examples = engine.dataset.all_train_examples().min(65_536);
+        let is_small = |batch: u32| {
+            let targets = batch.saturating_mul(engine.targets_per_example());
+            batch <= most_examples && targets <= MOST_TOKENS
+        };
+        if rule == BatchRule::Goodput {
+            let most = engine.max_batch.unwrap_or(0);
+            errors.check(
+                "engine.max_batch",
+                &most,
+                most > engine.batch && is_small(most),
+                &format!(
+                    "with goodput more than engine.batch ({}), and at most {most_examples} examples and {MOST_TOKENS} targets",
+                    engine.batch
+                ),
+            );
+            return;
+        }
         let most = rule.examples(engine.batch, workers.min, workers.max);
-        let examples = engine.dataset.all_train_examples();
-        let positions = most.saturating_mul(engine.targets_per_example());
         errors.check(
             "scale.workers.max",
             &workers.max,
-            most <= examples.min(65_536) && positions <= MOST_TOKENS,
+            is_small(most),
             &format!(
-                "few enough that the batch of all workers ({most} with adascale) has at most {} examples and {MOST_TOKENS} targets",
-                examples.min(65_536)
+                "few enough that the batch of all workers ({most} with adascale) has at most {most_examples} examples and {MOST_TOKENS} targets"
             ),
         );
     }

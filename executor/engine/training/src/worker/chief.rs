@@ -25,7 +25,6 @@ use muster_comm::wire::metadata::StepStats;
 use muster_compute::clock;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::progress::{Evaluation, Sample, Split};
-use muster_model::spec::BatchRule;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -469,7 +468,7 @@ impl<'a> Chief<'a> {
     fn noise(&self) -> NoiseReport {
         NoiseReport {
             scale: self.noise_scale,
-            gains: self.launch.spec.engine().batch_rule == BatchRule::AdaScale,
+            gains: self.launch.spec.engine().batch_rule.counts_gains(),
         }
     }
 

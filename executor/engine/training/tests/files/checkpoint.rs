@@ -58,6 +58,7 @@ fn manifest(step: u64, revision: u64) -> Manifest {
             accumulate: None,
             batch: 10,
             batch_rule: BatchRule::Constant,
+            max_batch: None,
             hogwild_threads: None,
             precision: None,
             seed: 1,

@@ -21,7 +21,7 @@ use muster_comm::log;
 use muster_comm::wire::metadata::StepStats;
 use muster_compute::model::Network;
 use muster_model::assignment::{TaskLaunch, TaskReport};
-use muster_model::spec::{self, BatchRule, Engine};
+use muster_model::spec::{self, Engine};
 use std::time::Duration;
 
 impl<'a> AllReduce<'a> {
@@ -143,10 +143,8 @@ impl<'a> AllReduce<'a> {
 
 /// Returns the progress state of jobs whose batch grows with the workers.
 fn pace(engine: &Engine) -> Option<ScaleInvariantProgress> {
-    match engine.batch_rule {
-        BatchRule::Constant => None,
-        BatchRule::AdaScale => Some(ScaleInvariantProgress::at(0, engine.batch as usize)),
-    }
+    let counts_gains = engine.batch_rule.counts_gains();
+    counts_gains.then(|| ScaleInvariantProgress::at(0, engine.batch as usize))
 }
 
 /// Within a node every algorithm reads sums directly from shared memory, like the hierarchical one.
