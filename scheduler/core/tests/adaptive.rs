@@ -9,7 +9,10 @@ fn settled(noises: [(&str, Option<f64>); 2]) -> [u32; 2] {
     let mut scene = Scene::cluster(1, 8);
     for (name, noise) in noises {
         scene.job(name).workers(1, 8).steps(1_000_000).in_place();
-        scene.find(name).adaptive = Some(Adaptive { noise });
+        scene.find(name).adaptive = Some(Adaptive {
+            noise,
+            max_batch: None,
+        });
     }
     for _ in 0..20 {
         scene.settle();
@@ -51,7 +54,10 @@ fn reported(scene: &Scene) -> (f64, f64) {
 fn reported_speed_is_updates_times_gain() {
     let mut scene = Scene::cluster(1, 4);
     scene.job("a").workers(1, 4);
-    scene.find("a").adaptive = Some(Adaptive { noise: Some(3.0) });
+    scene.find("a").adaptive = Some(Adaptive {
+        noise: Some(3.0),
+        max_batch: None,
+    });
     scene.settle();
     assert_eq!(scene.workers("a"), 4);
     scene.measured("a", 4, 10.0);

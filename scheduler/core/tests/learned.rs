@@ -15,6 +15,7 @@ fn measured(kind: &str, (workers, nodes): (u32, u32), steps_per_s: f64) -> Obser
         nodes,
         steps_per_s,
         samples: 100.0,
+        batch: None,
     }
 }
 

@@ -19,6 +19,7 @@ fn measured(kind: &str, steps_per_s: f64) -> Observation {
         nodes: 1,
         steps_per_s,
         samples: 100.0,
+        batch: None,
     }
 }
 

@@ -52,6 +52,10 @@ pub struct SimulationArgs {
     /// may have any useful number.
     #[arg(long)]
     elastic: bool,
+    /// Under the live rules: let the coordinators of jobs with profiles choose the batch, as
+    /// `batch_rule: goodput` does.
+    #[arg(long, requires = "profiles")]
+    goodput: bool,
     /// Under the live rules: use time slicing with slices of this length [default: off].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     turns: Option<u32>,
@@ -136,6 +140,12 @@ impl SimulationArgs {
         let wrong = |text: String| Err(UsageError(text));
         let rules = self.rules.name();
         if self.rules.peers().is_some() {
+            if self.goodput {
+                return wrong(
+                    "--goodput goes with --rules live: other rules choose batches by the policy's name"
+                        .to_owned(),
+                );
+            }
             return match (&self.profiles, self.elastic, self.turns) {
                 (None, ..) => wrong(format!("--rules {rules} needs --profiles")),
                 (_, true, _) => wrong("--elastic goes with --rules live".to_owned()),
@@ -211,6 +221,7 @@ impl SimulationArgs {
         let settings = live::LiveRunSettings {
             policy: live_policy(policy)?,
             is_elastic: self.elastic,
+            chooses_batch: self.goodput,
             slicing: self.turns.map(|seconds| Slicing {
                 quantum_ms: u64::from(seconds) * 1_000,
                 suspended_per_gpu: SUSPENDED_PER_GPU,

@@ -1,7 +1,7 @@
 //! Measurements by GPU kind and placement that the estimate of one job rests on.
 
-use crate::learn::{KindRatios, Observation};
-use std::sync::Arc;
+use crate::learn::{KindRatios, Observation, UpdateTimes};
+use std::sync::{Arc, OnceLock};
 
 /// Measurements of a job, its family and its tenant's other families.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,7 +13,36 @@ pub(crate) struct Evidence {
     /// Measured by the job itself.
     pub own: Arc<[Observation]>,
     /// Measured by the jobs of its family.
-    pub family: Arc<[Observation]>,
+    pub family: Arc<FamilyEvidence>,
     /// Relative speeds of the kinds over the tenant's families.
     pub ratios: Arc<KindRatios>,
+}
+
+/// Measurements of a family.
+#[derive(Debug, Default)]
+pub(crate) struct FamilyEvidence {
+    pub observations: Vec<Observation>,
+    /// Computed from `observations` on first use.
+    times: OnceLock<Option<UpdateTimes>>,
+}
+
+impl FamilyEvidence {
+    pub(crate) fn of(observations: Vec<Observation>) -> Self {
+        Self {
+            observations,
+            times: OnceLock::new(),
+        }
+    }
+
+    /// Returns the times of updates with chosen batches; `None` if there are none.
+    pub(crate) fn update_times(&self) -> Option<&UpdateTimes> {
+        let times = || UpdateTimes::of(self.observations.iter());
+        self.times.get_or_init(times).as_ref()
+    }
+}
+
+impl PartialEq for FamilyEvidence {
+    fn eq(&self, other: &Self) -> bool {
+        self.observations == other.observations
+    }
 }

@@ -2,13 +2,16 @@
 //! efficiency of Pollux (OSDI 2021, section 3.1) with the last gradient noise scale that the job
 //! reported. Speed times gain is the goodput.
 
-use crate::learn::NoiseScale;
+use crate::learn::{GoodputModel, NoiseScale};
 use crate::snapshot::{Adaptive, SnapshotJob};
 
 /// Noise scale before the first measurement, which needs two workers. With it, two workers gain
 /// about what the assumed speed promises (see `speed`). So a job explores, and its measurement
 /// replaces the assumption.
 const UNKNOWN: NoiseScale = NoiseScale(8.0);
+
+/// Step of the logarithm of one plus the noise scale, to which it is rounded for the goodput.
+const NOISE_STEP: f64 = 0.1;
 
 /// Gain of an update by number of workers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,10 +24,10 @@ pub(crate) struct Gains {
 impl Gains {
     pub(crate) fn of(job: &SnapshotJob) -> Self {
         Self {
-            grows: job.adaptive.map(|Adaptive { noise }| {
-                let sound = noise.filter(|noise| noise.is_finite() && *noise >= 0.0);
-                (sound.map_or(UNKNOWN, NoiseScale), job.workers.min)
-            }),
+            grows: job
+                .adaptive
+                .filter(|adaptive| adaptive.max_batch.is_none())
+                .map(|adaptive| (measured(adaptive).unwrap_or(UNKNOWN), job.workers.min)),
         }
     }
 
@@ -36,6 +39,25 @@ impl Gains {
         let fewest = fewest.max(1);
         noise.gain(f64::from(workers.max(fewest)) / f64::from(fewest))
     }
+}
+
+/// Returns the goodput of a job whose coordinator chooses its batch. Its speeds are in steps, so
+/// it has no [`Gains`].
+pub(super) fn goodput_of(job: &SnapshotJob) -> Option<GoodputModel> {
+    let adaptive = job.adaptive?;
+    let noise = measured(adaptive).map_or(0.0, |noise| noise.0);
+    // A small change of the noise should not change the estimates.
+    let noise = (noise.ln_1p() / NOISE_STEP).round() * NOISE_STEP;
+    Some(GoodputModel {
+        init: job.batch,
+        max: adaptive.max_batch?,
+        noise: NoiseScale(noise.exp_m1()),
+    })
+}
+
+fn measured(adaptive: Adaptive) -> Option<NoiseScale> {
+    let noise = adaptive.noise?;
+    (noise.is_finite() && noise >= 0.0).then_some(NoiseScale(noise))
 }
 
 #[cfg(test)]

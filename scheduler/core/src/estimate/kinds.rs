@@ -5,11 +5,12 @@
 //! measured kind is fitted likewise. A kind without measurements has the curve of the base, times
 //! the relative speed of the two kinds.
 
-use super::evidence::Evidence;
+use super::evidence::{Evidence, FamilyEvidence};
 use super::speed::Speed;
 use super::surface::Size;
-use crate::learn::{PlacedSpeeds, SpreadPenalty, TrustedSpeed};
+use crate::learn::{GoodputModel, PlacedSpeeds, SpreadPenalty, TrustedSpeed, UpdateTimes};
 use crate::policy::Policy;
+use crate::problem::KindSpeedCurve;
 use crate::snapshot::SnapshotJob;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,11 +22,19 @@ pub(crate) const ASSUMED_SPREAD: f64 = 0.98;
 /// Trust in a measurement that is converted from another kind, relative to a direct one.
 const CONVERTED_TRUST: f64 = 0.5;
 
+/// Loss of speed on several nodes.
+#[derive(Debug, Clone)]
+enum Spreading {
+    Penalty(SpreadPenalty),
+    /// Speeds by kind; those of the first kind count for kinds without measurements.
+    Curves(BTreeMap<String, Arc<KindSpeedCurve>>),
+}
+
 /// Measured kinds and placements of a job.
 #[derive(Debug, Clone)]
 pub(crate) struct KindEstimates {
     by_kind: BTreeMap<String, KindEstimate>,
-    spread: SpreadPenalty,
+    spread: Spreading,
 }
 
 #[derive(Debug, Clone)]
@@ -43,7 +52,7 @@ impl KindEstimates {
         policy: &Policy,
     ) -> (Arc<Speed>, Self) {
         let full = policy.full_weight_samples.max(1) as f64;
-        let placed = PlacedSpeeds::of(&evidence.own, &evidence.family, full);
+        let placed = PlacedSpeeds::of(&evidence.own, &evidence.family.observations, full);
         let spread = SpreadPenalty::of(&placed, ASSUMED_SPREAD);
         let base = base_of(evidence, &placed);
         let fitting = Fitting {
@@ -68,7 +77,60 @@ impl KindEstimates {
             (kind.clone(), estimate)
         });
         let by_kind = by_kind.collect();
+        let spread = Spreading::Penalty(spread);
         (speed, Self { by_kind, spread })
+    }
+
+    /// Same for a job whose coordinator chooses its batch. The speeds are goodputs, in steps per
+    /// second. On kinds with measured batches they follow from the times of updates at all sizes.
+    pub(crate) fn of_goodput(
+        job: &SnapshotJob,
+        evidence: &Evidence,
+        goodput: &GoodputModel,
+        policy: &Policy,
+    ) -> (Arc<Speed>, Self) {
+        let own;
+        let times = match evidence.family.update_times() {
+            Some(times) => times,
+            None => {
+                own = UpdateTimes::of(evidence.own.iter()).unwrap_or_default();
+                &own
+            }
+        };
+        let family = goodput.converted(times, &evidence.family.observations);
+        let converted = Evidence {
+            own: goodput.converted(times, &evidence.own).into(),
+            family: Arc::new(FamilyEvidence::of(family)),
+            ..evidence.clone()
+        };
+        let (base, kinds) = Self::of(job, &converted, policy);
+        kinds.along_curves(base, |kind| times.curve(goodput, kind, job.workers.max))
+    }
+
+    /// Replaces the fitted speeds of the kinds that have a curve.
+    fn along_curves(
+        mut self,
+        base: Arc<Speed>,
+        curve: impl Fn(&str) -> Option<Arc<KindSpeedCurve>>,
+    ) -> (Arc<Speed>, Self) {
+        let mut base_speed = Arc::clone(&base);
+        let mut curves = BTreeMap::new();
+        for (kind, estimate) in &mut self.by_kind {
+            let (KindEstimate::Fitted(speed), Some(curve)) = (&mut *estimate, curve(kind)) else {
+                continue;
+            };
+            let is_base = Arc::ptr_eq(speed, &base);
+            let along = Arc::new(speed.along(Arc::clone(&curve)));
+            if is_base {
+                base_speed = Arc::clone(&along);
+            }
+            *estimate = KindEstimate::Fitted(along);
+            curves.insert(kind.clone(), curve);
+        }
+        if !curves.is_empty() {
+            self.spread = Spreading::Curves(curves);
+        }
+        (base_speed, self)
     }
 
     /// Returns updates per second on one node of a kind, where `base` is the speed on the base
@@ -95,7 +157,23 @@ impl KindEstimates {
 
     /// Returns the speed on several nodes relative to one node.
     pub(crate) fn spread_factor(&self, kind: &str, size: Size) -> f64 {
-        self.spread.factor(kind, size)
+        match &self.spread {
+            Spreading::Penalty(penalty) => penalty.factor(kind, size),
+            Spreading::Curves(curves) => {
+                let curve = curves.get(kind).or_else(|| curves.values().next());
+                curve.map_or(ASSUMED_SPREAD, |curve| spread_along(curve, size.0))
+            }
+        }
+    }
+}
+
+/// Returns the speed on several nodes relative to one node along a curve.
+fn spread_along(curve: &KindSpeedCurve, workers: u32) -> f64 {
+    let at = workers.saturating_sub(1) as usize;
+    let speeds = curve.spread.get(at).zip(curve.local.get(at));
+    match speeds {
+        Some((spread, local)) if *local > 0.0 => (spread / local).min(ASSUMED_SPREAD),
+        _ => ASSUMED_SPREAD,
     }
 }
 

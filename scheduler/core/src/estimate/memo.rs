@@ -1,7 +1,9 @@
 //! Estimates of one job together with their inputs.
 
 use super::convergence::{self, LastEpoch};
+use super::gains::goodput_of;
 use super::{Estimate, Evidence, KindEstimates, Speed};
+use crate::learn::GoodputModel;
 use crate::policy::Policy;
 use crate::problem::FittedLoss;
 use crate::snapshot::{SnapshotJob, SpeedPoint};
@@ -40,6 +42,7 @@ struct SpeedInputs {
     consistency: Consistency,
     batch: u32,
     grows: bool,
+    goodput: Option<GoodputModel>,
     workers: Range,
     ps_shards: Range,
     speeds: Vec<SpeedPoint>,
@@ -51,7 +54,8 @@ impl SpeedInputs {
         Self {
             consistency: job.consistency,
             batch: job.batch,
-            grows: job.adaptive.is_some(),
+            grows: job.batch_grows_with_workers(),
+            goodput: goodput_of(job),
             workers: job.workers,
             ps_shards: job.ps_shards,
             speeds: job.speeds.clone(),
@@ -62,7 +66,8 @@ impl SpeedInputs {
     fn is_of(&self, job: &SnapshotJob, evidence: Option<&Evidence>) -> bool {
         self.consistency == job.consistency
             && self.batch == job.batch
-            && self.grows == job.adaptive.is_some()
+            && self.grows == job.batch_grows_with_workers()
+            && self.goodput == goodput_of(job)
             && self.workers == job.workers
             && self.ps_shards == job.ps_shards
             && self.speeds == job.speeds
@@ -74,7 +79,11 @@ impl SpeedInputs {
         let Some(evidence) = &self.evidence else {
             return (Arc::new(Speed::of(job, policy)), None);
         };
-        let (speed, kinds) = KindEstimates::of(job, evidence, policy);
+        let Some(goodput) = &self.goodput else {
+            let (speed, kinds) = KindEstimates::of(job, evidence, policy);
+            return (speed, Some(Arc::new(kinds)));
+        };
+        let (speed, kinds) = KindEstimates::of_goodput(job, evidence, goodput, policy);
         (speed, Some(Arc::new(kinds)))
     }
 }

@@ -20,7 +20,7 @@ use crate::problem::FittedLoss;
 use crate::report::Length;
 use crate::snapshot::SnapshotJob;
 use convergence::LastEpoch;
-pub(crate) use evidence::Evidence;
+pub(crate) use evidence::{Evidence, FamilyEvidence};
 pub(crate) use gains::Gains;
 pub(crate) use kinds::{ASSUMED_SPREAD, KindEstimates};
 pub(crate) use memo::EstimateMemo;

@@ -13,10 +13,11 @@
 use super::surface::{Cholesky, NOISE, Size, SurfacePoint};
 use super::trend::{Formula, StepTimePoint, Trend};
 use crate::policy::Policy;
+use crate::problem::KindSpeedCurve;
 use crate::snapshot::SnapshotJob;
 use muster_model::spec::Range;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Speed of a job at every size.
 #[derive(Debug, Clone)]
@@ -34,6 +35,8 @@ pub(crate) struct Speed {
     /// Measured sizes, and the factor of their covariance.
     known: Vec<SurfacePoint>,
     covariance: Cholesky,
+    /// Speeds by number of workers that replace the model, also at measured sizes.
+    curve: Option<Arc<KindSpeedCurve>>,
     pub mean_relative_error: Option<f64>,
     /// Next size to measure, computed on first use. It depends on the measurements and the job's
     /// ranges, which are inputs of this model too.
@@ -127,6 +130,14 @@ impl Speed {
         }
     }
 
+    /// Returns the same measurements with the speeds of a curve on one node.
+    pub(crate) fn along(&self, curve: Arc<KindSpeedCurve>) -> Self {
+        Self {
+            curve: Some(curve),
+            ..self.clone()
+        }
+    }
+
     /// Returns the seconds per step at a size before a measurement.
     pub(crate) fn assumed_step_s(job: &SnapshotJob, size: Size, policy: &Policy) -> f64 {
         Assumed::of(formula(job), policy).step_s(size)
@@ -176,6 +187,7 @@ impl Speed {
             measured,
             known,
             covariance,
+            curve: None,
             mean_relative_error: None,
             next_probe: OnceLock::new(),
         };
@@ -186,6 +198,11 @@ impl Speed {
     /// Returns steps per second; updates per second if the batch grows. Never 0.
     pub(crate) fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {
         let size = (workers, ps_shards);
+        let curve = self.curve.as_ref();
+        let along = curve.and_then(|curve| curve.local.get(workers.saturating_sub(1) as usize));
+        if let Some(speed) = along.filter(|speed| **speed > 0.0) {
+            return *speed;
+        }
         let step_s = match self.measured.get(&size) {
             Some(&(measured_s, trust)) if trust >= 1.0 => measured_s,
             Some(&(measured_s, trust)) => {
@@ -270,7 +287,7 @@ fn formula(job: &SnapshotJob) -> Formula {
     Formula {
         synchronous: job.consistency.is_bulk_synchronous(),
         batch: f64::from(job.batch),
-        fixed_part: job.adaptive.map(|_| job.workers.min),
+        fixed_part: job.batch_grows_with_workers().then_some(job.workers.min),
     }
 }
 

@@ -3,8 +3,8 @@
 //! job of its family.
 //!
 //! [`PlacedSpeeds`], [`SpreadPenalty`] and [`KindRatios`] learn from the [`Observation`]s of live
-//! jobs, whose batch is given. [`Family`] also chooses batches; the simulator of published
-//! workloads uses it.
+//! jobs. Where the coordinator chooses the batch, [`GoodputModel`] converts them first. [`Family`]
+//! also chooses batches; the simulator of published workloads uses it.
 //!
 //! The model of [`Family`] is that of Pollux (Qiao et al., OSDI 2021): goodput = throughput x
 //! statistical efficiency. Sizes without measurement are assumed optimistically, so a job explores.
@@ -13,6 +13,7 @@
 mod batch;
 mod curve_cache;
 mod efficiency;
+mod goodput;
 mod kind_ratios;
 mod observation;
 mod placed_speeds;
@@ -22,8 +23,9 @@ mod throughput;
 pub use batch::{BatchLimits, BatchSplit, Batching};
 pub use curve_cache::CurveCache;
 pub use efficiency::{NoiseScale, Noises};
+pub use goodput::{GoodputModel, UpdateTimes};
 pub use kind_ratios::KindRatios;
-pub use observation::{Observation, Size, Spread};
+pub use observation::{Observation, ObservedBatch, Size, Spread};
 pub use placed_speeds::{Place, PlacedSpeeds, TrustedSpeed};
 pub use spread_penalty::SpreadPenalty;
 pub use throughput::{PlacementShape, StepTime, Throughput};

@@ -17,10 +17,23 @@ pub struct Observation {
     pub ps_shards: u32,
     /// Number of nodes on which the workers were.
     pub nodes: u32,
-    /// Updates per second. An update is one step, unless the batch grows with the workers.
+    /// Updates per second. An update is one step with a constant batch.
     pub steps_per_s: f64,
     /// Weight in samples; older samples count less.
     pub samples: f64,
+    /// Batch of these updates, where the coordinator chooses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<ObservedBatch>,
+}
+
+/// Batch that the coordinator has chosen, and the exchange of its updates.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ObservedBatch {
+    /// Examples of an update over all workers.
+    pub examples: u32,
+    /// Seconds of an update that the exchange adds to the computation.
+    pub exchange_s: f64,
 }
 
 impl Observation {

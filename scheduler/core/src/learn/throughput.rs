@@ -94,6 +94,16 @@ const SPREAD_PRIOR: f64 = 1.1;
 const GAMMAS: [f64; 8] = [1.0, 1.3, 1.6, 2.0, 2.5, 3.5, 5.0, 10.0];
 
 impl Throughput {
+    /// Returns the model of measured steps: their shape, examples per GPU and time.
+    pub(super) fn of(steps: impl Iterator<Item = (PlacementShape, u32, StepTime)>) -> Self {
+        let mut throughput = Self::default();
+        for (shape, local_batch, time) in steps {
+            throughput.add(shape, local_batch, time);
+        }
+        throughput.fit = throughput.fitted();
+        throughput
+    }
+
     /// Records a measured step. Returns whether it is news.
     pub(super) fn observe(
         &mut self,
@@ -101,6 +111,16 @@ impl Throughput {
         local_batch: u32,
         time: StepTime,
     ) -> bool {
+        let is_news = self.add(shape, local_batch, time);
+        if is_news {
+            self.fit = self.fitted();
+            self.version += 1;
+        }
+        is_news
+    }
+
+    /// Adds a measured step without a new fit. Returns whether it is news.
+    fn add(&mut self, shape: PlacementShape, local_batch: u32, time: StepTime) -> bool {
         let usable = time.step_s.is_finite() && time.step_s > 0.0 && time.sync_s < time.step_s;
         if !usable || shape.gpus == 0 || local_batch == 0 {
             return false;
@@ -125,9 +145,18 @@ impl Throughput {
         }
         let mean = &mut self.grad_s[place].1;
         *mean = (*mean + grad_s) / 2.0;
-        self.fit = self.fitted();
-        self.version += 1;
         true
+    }
+
+    /// Returns the measured shape of `gpus` GPUs on several nodes, on the fewest; on two nodes
+    /// without a measurement.
+    pub(super) fn spread_shape(&self, gpus: u32) -> PlacementShape {
+        let shapes = self.steps.keys();
+        let measured = shapes.filter(|shape| shape.nodes > 1 && shape.gpus == gpus);
+        measured
+            .min()
+            .copied()
+            .unwrap_or(PlacementShape { nodes: 2, gpus })
     }
 
     #[must_use]

@@ -1,7 +1,7 @@
 //! Measured speeds and restarts of families, by job.
 
 use super::restart_times::{KnownRestarts, RestartTimes};
-use crate::estimate::Evidence;
+use crate::estimate::{Evidence, FamilyEvidence};
 use crate::learn::{KindRatios, Observation};
 use crate::policy::Policy;
 use crate::snapshot::{ClusterSnapshot, SnapshotJob};
@@ -15,7 +15,7 @@ pub(crate) struct Learned {
     /// GPU kinds of the cluster, in order.
     kinds: Arc<[String]>,
     kinds_of_nodes: BTreeMap<NodeId, String>,
-    families: BTreeMap<TenantId, BTreeMap<String, Arc<[Observation]>>>,
+    families: BTreeMap<TenantId, BTreeMap<String, Arc<FamilyEvidence>>>,
     ratios: BTreeMap<TenantId, Arc<KindRatios>>,
     restarts: KnownRestarts,
 }
@@ -24,17 +24,18 @@ impl Learned {
     pub(crate) fn of(snapshot: &ClusterSnapshot, policy: &Policy) -> Self {
         let kinds: BTreeSet<&String> = snapshot.nodes.iter().map(|node| &node.gpu_model).collect();
         let full = policy.full_weight_samples.max(1) as f64;
-        let mut families: BTreeMap<TenantId, BTreeMap<String, Arc<[Observation]>>> =
+        let mut families: BTreeMap<TenantId, BTreeMap<String, Arc<FamilyEvidence>>> =
             BTreeMap::new();
         for family in &snapshot.families {
             let of_tenant = families.entry(family.tenant).or_default();
             let speeds = family.speeds.iter().map(|speed| rounded(speed, full));
-            of_tenant.insert(family.family.clone(), speeds.collect());
+            let evidence = Arc::new(FamilyEvidence::of(speeds.collect()));
+            of_tenant.insert(family.family.clone(), evidence);
         }
         let mut ratios = BTreeMap::new();
         if kinds.len() > 1 {
             for (tenant, families) in &families {
-                let families = families.values().map(|speeds| &**speeds);
+                let families = families.values().map(|family| &*family.observations);
                 ratios.insert(*tenant, Arc::new(KindRatios::of(families, full)));
             }
         }
@@ -110,6 +111,7 @@ fn own(job: &SnapshotJob, kind: &str) -> Arc<[Observation]> {
             nodes: 1,
             steps_per_s: point.steps_per_s,
             samples: point.samples as f64,
+            batch: None,
         });
     job.placed_speeds.iter().cloned().chain(unplaced).collect()
 }

@@ -55,9 +55,9 @@ pub struct SnapshotJob {
     pub constraints: NodeConstraints,
     pub consistency: Consistency,
     /// Examples per step over all workers. If the batch grows with the workers, this is the batch
-    /// of the smallest number of workers.
+    /// of the smallest number of workers. If the coordinator chooses it, this is the smallest.
     pub batch: u32,
-    /// State of the adaptive batch; `None` unless the batch grows with the workers.
+    /// State of the adaptive batch; `None` if the batch is constant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adaptive: Option<Adaptive>,
     /// Tasks of the present revision, released tasks included.
@@ -249,13 +249,17 @@ pub struct ReportedCheckpoint {
     pub at_ms: i64,
 }
 
-/// Statistical efficiency of a job whose batch grows with its workers.
+/// Statistical efficiency of a job whose batch changes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adaptive {
-    /// Gradient noise scale as last measured, in batches of the smallest number of workers; `None`
+    /// Gradient noise scale as last measured, in batches of [`SnapshotJob::batch`] examples; `None`
     /// before the first measurement.
     pub noise: Option<f64>,
+    /// Largest batch in examples, where the coordinator chooses the batch. `None`: the batch grows
+    /// with the workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_batch: Option<u32>,
 }
 
 /// Length of a job in seconds of training.
@@ -336,7 +340,7 @@ impl Restarts {
 pub struct SpeedPoint {
     pub workers: u32,
     pub ps_shards: u32,
-    /// Updates per second. An update is one step, unless the batch grows with the workers.
+    /// Updates per second if the batch grows with the workers, otherwise steps.
     pub steps_per_s: f64,
     /// Number of progress samples in the mean.
     pub samples: u64,
@@ -355,6 +359,12 @@ impl SnapshotJob {
             // The cast of a float saturates.
             service.demoted_ms = Some(now_ms + (left_gpu_s / gpus * 1_000.0) as i64);
         }
+    }
+
+    #[must_use]
+    pub fn batch_grows_with_workers(&self) -> bool {
+        let adaptive = self.adaptive.as_ref();
+        adaptive.is_some_and(|adaptive| adaptive.max_batch.is_none())
     }
 
     /// Steps that one update with this number of workers is worth; above 1 only if the batch grows

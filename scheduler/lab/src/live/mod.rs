@@ -68,6 +68,8 @@ pub struct LiveRunSettings {
     /// Jobs may have other sizes than the requested one: up to twice the GPUs with Amdahl's law
     /// ([`SERIAL_SHARE`]), a profiled job from one GPU to the largest useful number.
     pub is_elastic: bool,
+    /// The coordinators of profiled jobs choose the batch (`batch_rule: goodput`).
+    pub chooses_batch: bool,
     /// Time slicing; `None` switches it off.
     pub slicing: Option<Slicing>,
     /// Time-sliced jobs of one GPU may share it. Their GPU use is drawn from their names
@@ -359,26 +361,28 @@ fn into_run(
     }
 }
 
-/// Seconds for which the job runs on `workers` workers, start and stop included.
+/// Seconds for which the job runs on `workers` workers of the fastest kind, start and stop included.
 fn takes_s(job: &SimJob, workers: u32) -> f64 {
-    let on = |kind| {
-        job.speed.steps_per_s(TaskPlacement {
+    let on = |kind: &str| {
+        let at = TaskPlacement {
             kind,
             nodes: 1,
             workers,
             ps_shards: 1,
-        })
+        };
+        job.speed.seconds(at, job.steps as f64)
     };
-    let steps_per_s = match &job.speed {
+    let trains_s = match &job.speed {
         TrueSpeed::Formula(_) => on(""),
-        TrueSpeed::Table(table) => table
-            .by_kind
-            .keys()
-            .map(|kind| on(kind))
-            .fold(0.0, f64::max),
+        TrueSpeed::Table(table) => fastest(table.by_kind.keys(), on),
+        TrueSpeed::Goodput(table) => fastest(table.by_kind.keys(), on),
     };
     let launch_ms = job.launch_ms.unwrap_or(LAUNCH_MS);
-    seconds(ms(job.steps as f64 / steps_per_s) + launch_ms + STOP_MS)
+    seconds(ms(trains_s) + launch_ms + STOP_MS)
+}
+
+fn fastest<'k>(kinds: impl Iterator<Item = &'k String>, seconds_on: impl Fn(&str) -> f64) -> f64 {
+    kinds.map(|kind| seconds_on(kind)).fold(f64::INFINITY, f64::min)
 }
 
 /// Times of traces are years at most, far inside an i64 of milliseconds.

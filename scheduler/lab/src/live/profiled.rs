@@ -1,14 +1,14 @@
 //! Jobs of Pollux' and Sia's workloads under the live planner.
 //!
-//! A job keeps its user's batch size. Its speed on every placement is that of the profiles, and
+//! A job keeps its user's batch size, unless the batch is chosen. Its speed on every placement is that of the profiles, and
 //! its start takes as long as in the published simulator. Jobs with the same application and batch
 //! size are one family, as programs with the same image and arguments are.
 
 use super::{LiveError, LiveRunSettings, STOP_MS, ms};
-use crate::reference_simulators::{Cluster, FixedTraining, Profiles, SimulatorRules};
+use crate::reference_simulators::{Cluster, ProfiledTraining, Profiles, SimulatorRules};
 use crate::trace::TraceJob;
 use muster_model::spec::{Consistency, Range};
-use muster_sim::scenario::{SimJob, TrueSpeed};
+use muster_sim::scenario::SimJob;
 
 pub(super) fn sim_job(
     profiles: Option<&Profiles>,
@@ -20,7 +20,12 @@ pub(super) fn sim_job(
     let profiles = profiles.ok_or_else(|| LiveError::NoProfiles {
         job: job.name.clone(),
     })?;
-    let training = FixedTraining::of(profiles, rules(profiles), cluster, job)?;
+    let of = if settings.chooses_batch {
+        ProfiledTraining::chosen
+    } else {
+        ProfiledTraining::fixed
+    };
+    let training = of(profiles, rules(profiles), cluster, job)?;
     let workers = if settings.is_elastic {
         Range {
             min: 1,
@@ -49,7 +54,7 @@ pub(super) fn sim_job(
         checkpoint_steps: 1,
         launch_ms: Some(ms(training.restart_s) - STOP_MS),
         family: Some(format!("{}/{}", job.kind, training.batch)),
-        speed: TrueSpeed::Table(training.speeds),
+        speed: training.speed,
     })
 }
 

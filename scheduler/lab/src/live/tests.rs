@@ -1,7 +1,7 @@
 use super::{LiveError, LiveRunSettings, gpu_use, run, sample};
 use crate::contestants::contestant;
 use crate::reference_simulators::{
-    self, Cluster, FixedTraining, NodeGroup, Profiles, ReferenceSettings, SimulatorRules,
+    self, Cluster, NodeGroup, ProfiledTraining, Profiles, ReferenceSettings, SimulatorRules,
 };
 use crate::run::{AllocationSpan, SimulationRun};
 use crate::trace::file::read_text;
@@ -25,6 +25,7 @@ fn under(
     let settings = LiveRunSettings {
         policy,
         is_elastic,
+        chooses_batch: false,
         slicing: None,
         packs: false,
         until_s: LiveRunSettings::UNTIL_S,
@@ -124,6 +125,7 @@ fn mean_jct_s(workload: &Workload, packs: bool) -> f64 {
     let settings = LiveRunSettings {
         policy: PolicyName::Fifo,
         is_elastic: false,
+        chooses_batch: false,
         slicing: Some(Slicing {
             quantum_ms: 60_000,
             suspended_per_gpu: 7,
@@ -182,6 +184,7 @@ fn held_once(lengths_s: [u32; 2]) {
     let settings = LiveRunSettings {
         policy: PolicyName::Fifo,
         is_elastic: false,
+        chooses_batch: false,
         slicing: Some(Slicing {
             quantum_ms: 60_000,
             suspended_per_gpu: 3,
@@ -230,6 +233,7 @@ fn profiled(policy: PolicyName, is_elastic: bool) -> LiveRunSettings {
     LiveRunSettings {
         policy,
         is_elastic,
+        chooses_batch: false,
         slicing: None,
         packs: false,
         until_s: LiveRunSettings::UNTIL_S,
@@ -253,7 +257,7 @@ fn profiled_job_trains_as_long_as_its_profile_says() {
     );
     let run = run.expect("it runs");
     let rules = SimulatorRules::Pollux;
-    let training = FixedTraining::of(&profiles, rules, &cluster, &workload.jobs[0]);
+    let training = ProfiledTraining::fixed(&profiles, rules, &cluster, &workload.jobs[0]);
     let training = training.expect("it is profiled");
     let row = &training.speeds.by_kind["gpu"][0];
     let expected_s = 30.0 + training.steps as f64 / row[1];

@@ -7,12 +7,12 @@
 
 mod application;
 mod contestant;
-mod fixed_training;
 #[cfg(test)]
 mod ground_truth;
 mod lower_bound;
 mod observation;
 mod profile_curves;
+mod profiled_training;
 mod profiles;
 mod reference_job;
 mod rules;
@@ -22,7 +22,7 @@ mod training;
 
 pub use application::{Application, Epoch, GradientStatistics};
 pub use contestant::{Cluster, ContestError, Contestant, NodeGroup};
-pub use fixed_training::FixedTraining;
+pub use profiled_training::ProfiledTraining;
 pub use observation::{Learning, ObservationSource};
 pub use profiles::{ProfileError, Profiles};
 pub use rules::SimulatorRules;

@@ -6,10 +6,10 @@ use super::service::ServiceHistory;
 use super::sharing::Companies;
 use super::{SimulatedJob, SimulationEngine, freed};
 use crate::outcome::JobOutcome;
-use crate::scenario::{GpuUse, Scenario, SimJob};
+use crate::scenario::{GpuUse, Scenario, SimJob, TrueSpeed};
 use crate::simulation_record::Holds;
 use muster_core::snapshot::{
-    ClusterSnapshot, Progress, SnapshotJob, SnapshotNode, SnapshotService, SnapshotTenant,
+    Adaptive, ClusterSnapshot, Progress, SnapshotJob, SnapshotNode, SnapshotService, SnapshotTenant,
 };
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobState};
@@ -135,7 +135,13 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> SnapshotJob {
         pods: false,
         consistency: spec.consistency,
         batch: spec.batch,
-        adaptive: None,
+        adaptive: match &spec.speed {
+            TrueSpeed::Formula(_) | TrueSpeed::Table(_) => None,
+            TrueSpeed::Goodput(table) => Some(Adaptive {
+                noise: None,
+                max_batch: Some(table.max),
+            }),
+        },
         tasks: Vec::new(),
         leaving: Vec::new(),
         in_place: spec.in_place,

@@ -1,11 +1,11 @@
 //! Measured speeds by GPU kind and placement, and durations of restarts, of each job and of its
 //! family, as the store would keep them.
 //!
-//! A stretch between two events is one sample. The true speed of a placement is constant, so the
-//! mean over a family is the last measured speed.
+//! A stretch between two events is one sample. The true speed of a placement and batch is constant,
+//! so the mean over a family is the last measured speed.
 
-use crate::scenario::TaskPlacement;
-use muster_core::learn::Observation;
+use crate::scenario::{ChosenBatch, TaskPlacement};
+use muster_core::learn::{Observation, ObservedBatch};
 use muster_core::snapshot::{Restarts, SnapshotFamily, SnapshotJob};
 use muster_model::id::TenantId;
 use std::collections::BTreeMap;
@@ -58,20 +58,34 @@ impl LearnedFamilies {
     }
 }
 
-/// One sample of a speed on a placement.
-pub(super) fn sample(at: TaskPlacement<'_>, steps_per_s: f64) -> Observation {
+/// One sample of a speed on a placement. With a chosen batch it counts updates instead of steps.
+pub(super) fn sample(
+    at: TaskPlacement<'_>,
+    steps_per_s: f64,
+    chosen: Option<ChosenBatch>,
+) -> Observation {
+    let updates = chosen.map_or(1.0, |chosen| {
+        1.0 / (chosen.steps_per_s * chosen.batch.update_s)
+    });
     Observation {
         gpu_kind: at.kind.to_owned(),
         workers: at.workers,
         ps_shards: at.ps_shards,
         nodes: at.nodes,
-        steps_per_s,
+        steps_per_s: steps_per_s * updates,
         samples: 1.0,
+        batch: chosen.map(|chosen| ObservedBatch {
+            examples: chosen.batch.examples,
+            exchange_s: chosen.batch.exchange_s,
+        }),
     }
 }
 
 fn add(known: &mut Vec<Observation>, seen: &Observation) {
-    let place = |one: &Observation| (one.gpu_kind.clone(), one.size(), one.nodes);
+    let place = |one: &Observation| {
+        let examples = one.batch.map(|batch| batch.examples);
+        (one.gpu_kind.clone(), one.size(), one.nodes, examples)
+    };
     match known.binary_search_by_key(&place(seen), place) {
         Ok(index) => {
             let known = &mut known[index];

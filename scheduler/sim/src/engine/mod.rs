@@ -10,7 +10,9 @@ mod service;
 mod sharing;
 
 use crate::outcome::{JobOutcome, SimulationOutcome, TimelineEntry};
-use crate::scenario::{GpuUse, Incident, Scenario, SimJob, TaskPlacement};
+use crate::scenario::{
+    ChosenBatch, GpuUse, Incident, Scenario, SimJob, TaskPlacement, TrueSpeed,
+};
 use crate::simulation_record::{Holds, SimulationRecord};
 pub(crate) use ids::node_number;
 use ids::{job_id, job_number};
@@ -181,10 +183,12 @@ impl<'s> SimulationEngine<'s> {
         self.submit();
     }
 
-    /// Time at which a running job will have done its steps.
+    /// Time at which a running job will have done its steps, or its speed changes.
     fn ends_ms(&self, job: &SnapshotJob) -> Option<i64> {
         let (speed, live) = (self.speed(job)?, &self.live[job_number(job.id)]);
-        let left = self.spec(job).steps as f64 - live.steps;
+        let spec = self.spec(job);
+        let until = spec.speed.constant_until(live.steps).min(spec.steps as f64);
+        let left = until - live.steps;
         Some(
             self.snapshot
                 .now_ms
@@ -199,7 +203,9 @@ impl<'s> SimulationEngine<'s> {
             // A job that is resized in place trains while new tasks start.
             && (job.in_place || job.tasks.iter().all(SnapshotTask::is_up));
         trains.then(|| {
-            let alone = self.spec(job).speed.steps_per_s(self.placement(job));
+            let live = &self.live[job_number(job.id)];
+            let speed = &self.spec(job).speed;
+            let alone = speed.steps_per_s(self.placement(job), live.steps);
             alone * self.kept_across_racks(job) * self.kept_beside(job)
         })
     }
@@ -257,10 +263,18 @@ impl<'s> SimulationEngine<'s> {
             self.tell_use(sharing, &speeds, self.snapshot.now_ms + elapsed_ms);
         }
         let samples = self.samples(&speeds);
+        let noises: Vec<Option<f64>> = self
+            .snapshot
+            .jobs
+            .iter()
+            .zip(&speeds)
+            .map(|(job, speed)| speed.and_then(|_| Some(self.chosen(job)?.noise)))
+            .collect();
         let elapsed_s = elapsed_ms as f64 / 1000.0;
         let now_ms = self.snapshot.now_ms;
-        let trained = self.snapshot.jobs.iter_mut().zip(speeds).zip(samples);
-        for ((job, speed), sample) in trained {
+        let observed = speeds.into_iter().zip(samples).zip(noises);
+        let trained = self.snapshot.jobs.iter_mut().zip(observed);
+        for (job, ((speed, sample), noise)) in trained {
             job.serve(now_ms, elapsed_s);
             let Some(speed) = speed else { continue };
             let spec = &self.scenario.jobs[job_number(job.id)];
@@ -269,6 +283,9 @@ impl<'s> SimulationEngine<'s> {
             live.steps = (live.steps + speed * elapsed_s).min(spec.steps as f64);
             // Tolerance of a thousandth of a step for the rounding of the clock.
             job.progress.step = (live.steps + 1e-3).floor() as u64;
+            if let Some(adaptive) = &mut job.adaptive {
+                adaptive.noise = noise.or(adaptive.noise);
+            }
             // The rate beside another job is not one of the job's speeds.
             if !self.companies.contains_key(&job.id) {
                 measure(job, speed);
@@ -285,12 +302,23 @@ impl<'s> SimulationEngine<'s> {
         }
     }
 
+    /// Batch that the coordinator of a job has chosen; `None` if the batch is constant.
+    fn chosen(&self, job: &SnapshotJob) -> Option<ChosenBatch> {
+        match &self.spec(job).speed {
+            TrueSpeed::Formula(_) | TrueSpeed::Table(_) => None,
+            TrueSpeed::Goodput(table) => {
+                let live = &self.live[job_number(job.id)];
+                table.chosen(self.placement(job), live.steps)
+            }
+        }
+    }
+
     /// Samples of the jobs that train and have a family.
     fn samples(&self, speeds: &[Option<f64>]) -> Vec<Option<Observation>> {
         let jobs = self.snapshot.jobs.iter().zip(speeds);
         let samples = jobs.map(|(job, speed)| {
             let speed = speed.filter(|_| job.family.is_some())?;
-            Some(learned::sample(self.placement(job), speed))
+            Some(learned::sample(self.placement(job), speed, self.chosen(job)))
         });
         samples.collect()
     }
@@ -433,7 +461,12 @@ pub(crate) fn measure(job: &mut SnapshotJob, steps_per_s: f64) {
         .iter_mut()
         .find(|one| (one.workers, one.ps_shards) == (workers, ps_shards));
     match known {
-        Some(point) => point.samples += 1,
+        Some(point) => {
+            point.samples += 1;
+            if job.adaptive.is_some() {
+                point.steps_per_s = steps_per_s;
+            }
+        }
         None => job.speeds.push(SpeedPoint {
             workers,
             ps_shards,

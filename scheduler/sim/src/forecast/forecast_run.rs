@@ -546,7 +546,11 @@ fn measure_on(job: &mut SnapshotJob, kind: String, steps_per_s: f64) {
         2
     };
     let is_same = |one: &Observation| {
-        one.gpu_kind == kind && one.size() == (workers, ps_shards) && one.nodes == nodes
+        let is_in_steps = one.batch.is_none();
+        is_in_steps
+            && one.gpu_kind == kind
+            && one.size() == (workers, ps_shards)
+            && one.nodes == nodes
     };
     match job.placed_speeds.iter_mut().find(|one| is_same(one)) {
         Some(known) => known.samples += 1.0,
@@ -557,6 +561,7 @@ fn measure_on(job: &mut SnapshotJob, kind: String, steps_per_s: f64) {
             nodes,
             steps_per_s,
             samples: 1.0,
+            batch: None,
         }),
     }
 }

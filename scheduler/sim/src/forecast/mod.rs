@@ -167,8 +167,11 @@ pub fn forecast(
 }
 
 /// Multiplies measured speeds by the current gain of the batch size. A forecast cannot know the
-/// future gradient noise.
+/// future gradient noise. Where the coordinator chooses the batch, the speeds are in steps already.
 fn fix_worth(job: &mut SnapshotJob) {
+    if !job.batch_grows_with_workers() {
+        return;
+    }
     for at in 0..job.speeds.len() {
         let gain = job.gain(job.speeds[at].workers);
         job.speeds[at].steps_per_s *= gain;

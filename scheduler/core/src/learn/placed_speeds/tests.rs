@@ -9,6 +9,7 @@ fn observed(kind: &str, nodes: u32, steps_per_s: f64, samples: f64) -> Observati
         nodes,
         steps_per_s,
         samples,
+        batch: None,
     }
 }
 

@@ -1,5 +1,8 @@
 //! Input of a simulation: a cluster, jobs with their true speeds, and incidents with their times.
 
+mod goodput;
+
+pub use goodput::{ChosenBatch, CourseStretch, GoodputTable, GradientStatistics, TimedBatch};
 use muster_model::spec::{Consistency, Range};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -110,6 +113,7 @@ pub struct SimJob {
 pub enum TrueSpeed {
     Formula(SpeedFormula),
     Table(SpeedTable),
+    Goodput(GoodputTable),
 }
 
 /// Steps per second of a job by GPU kind, number of nodes and number of workers:
@@ -206,12 +210,37 @@ fn all() -> f64 {
 }
 
 impl TrueSpeed {
-    /// Steps per second; 0 on a GPU kind that the table does not contain.
+    /// Steps per second at a step of the job; 0 on a GPU kind that the table does not contain.
     #[must_use]
-    pub fn steps_per_s(&self, at: TaskPlacement<'_>) -> f64 {
+    pub fn steps_per_s(&self, at: TaskPlacement<'_>, step: f64) -> f64 {
         match self {
             Self::Formula(formula) => formula.steps_per_s(at.workers, at.ps_shards),
             Self::Table(table) => table.steps_per_s(at),
+            Self::Goodput(table) => table
+                .chosen(at, step)
+                .map_or(0.0, |chosen| chosen.steps_per_s),
+        }
+    }
+
+    /// Seconds for the first `steps` steps on one placement; infinite at speed 0.
+    #[must_use]
+    pub fn seconds(&self, at: TaskPlacement<'_>, steps: f64) -> f64 {
+        let (mut step, mut seconds) = (0.0, 0.0);
+        while step < steps {
+            let until = self.constant_until(step).min(steps);
+            seconds += (until - step) / self.steps_per_s(at, step);
+            step = until;
+        }
+        seconds
+    }
+
+    /// Step up to which the speed on a placement does not change.
+    #[must_use]
+    pub fn constant_until(&self, step: f64) -> f64 {
+        match self {
+            Self::Formula(_) | Self::Table(_) => f64::INFINITY,
+            Self::Goodput(table) if step < table.end() => table.constant_until(step),
+            Self::Goodput(_) => f64::INFINITY,
         }
     }
 }
