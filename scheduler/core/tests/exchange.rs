@@ -37,6 +37,7 @@ fn know(scene: &mut Scene, family: &str, fast: f64, slow: f64) {
         restarts: None,
         tenant: tenant(0),
         family: family.to_owned(),
+        noises: Vec::new(),
         speeds: vec![measured("fast", fast), measured("slow", slow)],
     });
     families.sort_by(|a, b| a.family.cmp(&b.family));

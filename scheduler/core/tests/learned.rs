@@ -25,6 +25,7 @@ fn know(scene: &mut Scene, family: &str, speeds: Vec<Observation>) {
         restarts: None,
         tenant: tenant(0),
         family: family.to_owned(),
+        noises: Vec::new(),
         speeds,
     });
 }

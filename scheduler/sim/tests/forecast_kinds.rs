@@ -38,6 +38,7 @@ fn two_kinds() -> ClusterSnapshot {
         restarts: None,
         tenant: job.tenant,
         family: "keen".to_owned(),
+        noises: Vec::new(),
         speeds: vec![measured("fast", 40.0), measured("slow", 10.0)],
     });
     snapshot.jobs.push(job);

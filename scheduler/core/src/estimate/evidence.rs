@@ -1,6 +1,6 @@
 //! Measurements by GPU kind and placement that the estimate of one job rests on.
 
-use crate::learn::{KindRatios, Observation, UpdateTimes};
+use crate::learn::{CourseNoise, KindRatios, Observation, UpdateTimes};
 use std::sync::{Arc, OnceLock};
 
 /// Measurements of a job, its family and its tenant's other families.
@@ -22,14 +22,17 @@ pub(crate) struct Evidence {
 #[derive(Debug, Default)]
 pub(crate) struct FamilyEvidence {
     pub observations: Vec<Observation>,
+    /// Gradient noise over the course of its jobs.
+    pub noises: Vec<CourseNoise>,
     /// Computed from `observations` on first use.
     times: OnceLock<Option<UpdateTimes>>,
 }
 
 impl FamilyEvidence {
-    pub(crate) fn of(observations: Vec<Observation>) -> Self {
+    pub(crate) fn of(observations: Vec<Observation>, noises: Vec<CourseNoise>) -> Self {
         Self {
             observations,
+            noises,
             times: OnceLock::new(),
         }
     }
@@ -43,6 +46,6 @@ impl FamilyEvidence {
 
 impl PartialEq for FamilyEvidence {
     fn eq(&self, other: &Self) -> bool {
-        self.observations == other.observations
+        (&self.observations, &self.noises) == (&other.observations, &other.noises)
     }
 }

@@ -100,7 +100,7 @@ impl KindEstimates {
         let family = goodput.converted(times, &evidence.family.observations);
         let converted = Evidence {
             own: goodput.converted(times, &evidence.own).into(),
-            family: Arc::new(FamilyEvidence::of(family)),
+            family: Arc::new(FamilyEvidence::of(family, Vec::new())),
             ..evidence.clone()
         };
         let (base, kinds) = Self::of(job, &converted, policy);

@@ -55,7 +55,7 @@ impl SpeedInputs {
             consistency: job.consistency,
             batch: job.batch,
             grows: job.batch_grows_with_workers(),
-            goodput: goodput_of(job),
+            goodput: goodput_with(job, evidence.as_ref()),
             workers: job.workers,
             ps_shards: job.ps_shards,
             speeds: job.speeds.clone(),
@@ -67,7 +67,7 @@ impl SpeedInputs {
         self.consistency == job.consistency
             && self.batch == job.batch
             && self.grows == job.batch_grows_with_workers()
-            && self.goodput == goodput_of(job)
+            && self.goodput == goodput_with(job, evidence)
             && self.workers == job.workers
             && self.ps_shards == job.ps_shards
             && self.speeds == job.speeds
@@ -86,6 +86,11 @@ impl SpeedInputs {
         let (speed, kinds) = KindEstimates::of_goodput(job, evidence, goodput, policy);
         (speed, Some(Arc::new(kinds)))
     }
+}
+
+fn goodput_with(job: &SnapshotJob, evidence: Option<&Evidence>) -> Option<GoodputModel> {
+    let family = evidence.map(|evidence| &*evidence.family.noises);
+    goodput_of(job, family.unwrap_or_default())
 }
 
 impl EstimateMemo {

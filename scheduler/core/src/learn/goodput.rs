@@ -7,36 +7,95 @@
 
 use super::batch::BatchSplit;
 use super::throughput::{PlacementShape, StepTime, Throughput};
-use super::{NoiseScale, Observation, Size};
+use super::{NoiseScale, Observation, STRETCHES, Size, Spread};
 use crate::problem::KindSpeedCurve;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex};
 
 /// Number of geometrically spaced batches that are compared.
-const CANDIDATES: u32 = 24;
+const CANDIDATES: usize = 24;
 
-/// Batch that a coordinator chooses, and the efficiency of an update.
+/// Batch that a coordinator chooses, and the efficiency of an update over the remaining work.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GoodputModel {
     /// First and smallest batch in examples. A step is an update with it.
     pub init: u32,
     /// Largest batch in examples.
     pub max: u32,
-    /// Noise scale in batches of `init` examples. At 0 a larger batch has no gain.
-    pub noise: NoiseScale,
+    /// Noise scales in equal stretches of the remaining work, in batches of `init` examples. At 0 a
+    /// larger batch has no gain.
+    pub noises: [NoiseScale; STRETCHES],
 }
 
 /// Times of updates with chosen batches, and the goodput that follows from them.
 #[derive(Debug, Default)]
 pub struct UpdateTimes {
     by_kind: BTreeMap<String, Throughput>,
-    /// Computed curves. Jobs of a family share most of them.
-    curves: Mutex<BTreeMap<CurveKey, Arc<KindSpeedCurve>>>,
+    /// Computed tables and curves. Jobs of a family share most of them.
+    tables: Mutex<BTreeMap<TableKey, TimedBatches>>,
 }
 
-/// GPU kind, first and largest batch, bits of the noise scale, and number of workers.
-type CurveKey = (String, u32, u32, u64, u32);
+/// GPU kind, first and largest batch, and number of workers.
+type TableKey = (String, u32, u32, u32);
+
+/// Seconds of an update by placement and batch.
+#[derive(Debug)]
+struct TimedBatches {
+    /// Batches over the first one.
+    scales: [f64; CANDIDATES],
+    /// By number of workers, on one node and on several.
+    local: Vec<[f64; CANDIDATES]>,
+    spread: Vec<[f64; CANDIDATES]>,
+    /// Goodput by the bits of the noise scale.
+    curves: BTreeMap<u64, Arc<KindSpeedCurve>>,
+}
+
+impl TimedBatches {
+    fn of(throughput: &Throughput, (init, max, most): (u32, u32, u32)) -> Self {
+        let low = f64::from(init.max(1));
+        let ratio = f64::from(max.max(init).max(1)) / low;
+        let scales: [f64; CANDIDATES] = std::array::from_fn(|number| {
+            ratio.powf(number as f64 / (CANDIDATES - 1) as f64)
+        });
+        let times = |shape: PlacementShape| {
+            let times = throughput.on(shape);
+            scales.map(|scale| {
+                let split = BatchSplit {
+                    // A batch is a u32.
+                    local: part((low * scale).round() as u32, shape.gpus),
+                    accumulated: 0,
+                };
+                times.iteration_s(split)
+            })
+        };
+        let local = (1..=most).map(|gpus| times(PlacementShape { nodes: 1, gpus }));
+        let spread = (1..=most).map(|gpus| times(throughput.spread_shape(gpus)));
+        Self {
+            scales,
+            local: local.collect(),
+            spread: spread.collect(),
+            curves: BTreeMap::new(),
+        }
+    }
+
+    /// Steps per second with the best batch.
+    fn curve(&mut self, noise: NoiseScale) -> Arc<KindSpeedCurve> {
+        let gains = self.scales.map(|scale| noise.gain(scale));
+        let (local, spread) = (&self.local, &self.spread);
+        let curve = self.curves.entry(noise.0.to_bits()).or_insert_with(|| {
+            let best = |times: &[f64; CANDIDATES]| {
+                let goodputs = gains.iter().zip(times).map(|(gain, time)| gain / time);
+                goodputs.fold(0.0, f64::max)
+            };
+            Arc::new(KindSpeedCurve {
+                local: local.iter().map(best).collect(),
+                spread: spread.iter().map(best).collect(),
+            })
+        });
+        Arc::clone(curve)
+    }
+}
 
 impl UpdateTimes {
     /// Collects the observations with a batch. `None` if there is none.
@@ -59,12 +118,13 @@ impl UpdateTimes {
             .collect();
         (!by_kind.is_empty()).then(|| Self {
             by_kind,
-            curves: Mutex::default(),
+            tables: Mutex::default(),
         })
     }
 
     /// Returns the goodput on a kind by number of workers, up to `most`: on one node of any size,
-    /// and on several. `None` if the kind was not measured.
+    /// and on several. It is the mean over the remaining work, with the best batch in each stretch.
+    /// `None` if the kind was not measured.
     ///
     /// # Panics
     /// Never: no thread panics while it holds the lock.
@@ -76,29 +136,35 @@ impl UpdateTimes {
         most: u32,
     ) -> Option<Arc<KindSpeedCurve>> {
         let throughput = self.by_kind.get(kind)?;
-        let key = (
-            kind.to_owned(),
-            model.init,
-            model.max,
-            model.noise.0.to_bits(),
-            most,
-        );
-        let mut curves = self.curves.lock().expect("not poisoned");
-        let curve = curves.entry(key).or_insert_with(|| {
-            let local = (1..=most).map(|gpus| PlacementShape { nodes: 1, gpus });
-            let spread = (1..=most).map(|gpus| throughput.spread_shape(gpus));
-            Arc::new(KindSpeedCurve {
-                local: local.map(|at| model.goodput(throughput, at)).collect(),
-                spread: spread.map(|at| model.goodput(throughput, at)).collect(),
-            })
-        });
-        Some(Arc::clone(curve))
+        let sizes = (model.init, model.max, most);
+        let key = (kind.to_owned(), model.init, model.max, most);
+        let curves = {
+            let mut tables = self.tables.lock().expect("not poisoned");
+            let table = tables.entry(key);
+            let table = table.or_insert_with(|| TimedBatches::of(throughput, sizes));
+            model.noises.map(|noise| table.curve(noise))
+        };
+        if model.noises.iter().all(|noise| *noise == model.noises[0]) {
+            let [first, ..] = curves;
+            return Some(first);
+        }
+        let mean = |of: fn(&KindSpeedCurve) -> &Vec<f64>| {
+            let of_workers = (0..most as usize).map(|at| {
+                let step_s: f64 = curves.iter().map(|curve| 1.0 / of(curve)[at]).sum();
+                STRETCHES as f64 / step_s
+            });
+            of_workers.collect()
+        };
+        Some(Arc::new(KindSpeedCurve {
+            local: mean(|curve| &curve.local),
+            spread: mean(|curve| &curve.spread),
+        }))
     }
 }
 
 impl GoodputModel {
-    /// Converts the measurements of a job and of its family: one observation by kind, size and
-    /// nodes, in steps per second with the best batch. Observations without a batch are in steps
+    /// Converts the measurements of a job or of its family: one observation by kind, size and
+    /// nodes, in steps per second of the kind's curve. Observations without a batch are in steps
     /// already and stay.
     #[must_use]
     pub fn converted(
@@ -106,53 +172,37 @@ impl GoodputModel {
         times: &UpdateTimes,
         observations: &[Observation],
     ) -> Vec<Observation> {
-        let mut best: Vec<Observation> = Vec::with_capacity(observations.len());
+        let largest = observations.iter().map(|seen| seen.workers).max();
+        let curves: BTreeMap<&str, Arc<KindSpeedCurve>> = times
+            .by_kind
+            .keys()
+            .filter_map(|kind| Some((&**kind, times.curve(self, kind, largest?)?)))
+            .collect();
+        let mut converted: Vec<Observation> = Vec::with_capacity(observations.len());
         let mut places: BTreeMap<(&str, Size, u32), usize> = BTreeMap::new();
         for seen in observations {
-            let throughput = times.by_kind.get(&seen.gpu_kind);
-            let Some(throughput) = throughput.filter(|_| seen.batch.is_some()) else {
-                best.push(seen.clone());
+            let curve = curves.get(&*seen.gpu_kind);
+            let Some(curve) = curve.filter(|_| seen.batch.is_some()) else {
+                converted.push(seen.clone());
                 continue;
             };
+            let speeds = match seen.spread() {
+                Spread::OneNode => &curve.local,
+                Spread::Nodes => &curve.spread,
+            };
             match places.entry((&seen.gpu_kind, seen.size(), seen.nodes)) {
-                Entry::Occupied(at) => best[*at.get()].samples += seen.samples,
+                Entry::Occupied(at) => converted[*at.get()].samples += seen.samples,
                 Entry::Vacant(at) => {
-                    at.insert(best.len());
-                    best.push(Observation {
-                        steps_per_s: self.goodput(throughput, shape(seen)),
+                    at.insert(converted.len());
+                    converted.push(Observation {
+                        steps_per_s: speeds[seen.workers as usize - 1],
                         batch: None,
                         ..seen.clone()
                     });
                 }
             }
         }
-        best
-    }
-
-    /// Steps per second with the best batch.
-    fn goodput(&self, throughput: &Throughput, shape: PlacementShape) -> f64 {
-        let times = throughput.on(shape);
-        let goodputs = self.candidates(shape.gpus).map(|examples| {
-            let split = BatchSplit {
-                local: part(examples, shape.gpus),
-                accumulated: 0,
-            };
-            let scale = f64::from(examples) / f64::from(self.init.max(1));
-            self.noise.gain(scale) / times.iteration_s(split)
-        });
-        goodputs.fold(0.0, f64::max)
-    }
-
-    /// Batches from the first to the largest, in examples.
-    fn candidates(&self, workers: u32) -> impl Iterator<Item = u32> {
-        let low = self.init.max(workers).max(1);
-        let high = self.max.max(low);
-        let ratio = f64::from(high) / f64::from(low);
-        (0..CANDIDATES).map(move |number| {
-            let share = f64::from(number) / f64::from(CANDIDATES - 1);
-            // At most `high`, which is a u32.
-            (f64::from(low) * ratio.powf(share)).round() as u32
-        })
+        converted
     }
 }
 
@@ -173,10 +223,12 @@ mod tests {
     use super::*;
     use crate::learn::ObservedBatch;
 
+    const NOISE: NoiseScale = NoiseScale(10.0);
+
     const MODEL: GoodputModel = GoodputModel {
         init: 100,
         max: 1_600,
-        noise: NoiseScale(10.0),
+        noises: [NoiseScale(10.0); STRETCHES],
     };
 
     /// An update of `workers` workers: 10 ms, 1 ms for each example of a part, and 20 ms for the
@@ -212,7 +264,7 @@ mod tests {
         assert_eq!((only.samples, only.batch), (10.0, None));
         let best = (1..=16).map(|times| {
             let batch = f64::from(times * 100);
-            MODEL.noise.gain(batch / 100.0) / (0.03 + batch / 4_000.0)
+            NOISE.gain(batch / 100.0) / (0.03 + batch / 4_000.0)
         });
         let best = best.fold(0.0, f64::max);
         assert!(
@@ -225,7 +277,7 @@ mod tests {
     #[test]
     fn without_noise_a_step_is_an_update_of_the_first_batch() {
         let model = GoodputModel {
-            noise: NoiseScale(0.0),
+            noises: [NoiseScale(0.0); STRETCHES],
             ..MODEL
         };
         let own = [seen(4, 100), seen(4, 400)];
@@ -242,7 +294,7 @@ mod tests {
             let exchange_s = if workers > 1.0 { 0.02 } else { 0.0 };
             let goodputs = (100..=1_600).map(|examples| {
                 let batch = f64::from(examples);
-                MODEL.noise.gain(batch / 100.0) / (0.01 + exchange_s + 0.001 * batch / workers)
+                NOISE.gain(batch / 100.0) / (0.01 + exchange_s + 0.001 * batch / workers)
             });
             goodputs.fold(0.0, f64::max)
         };

@@ -25,7 +25,7 @@ pub use curve_cache::CurveCache;
 pub use efficiency::{NoiseScale, Noises};
 pub use goodput::{GoodputModel, UpdateTimes};
 pub use kind_ratios::KindRatios;
-pub use observation::{Observation, ObservedBatch, Size, Spread};
+pub use observation::{COURSE_PARTS, CourseNoise, Observation, ObservedBatch, Size, Spread};
 pub use placed_speeds::{Place, PlacedSpeeds, TrustedSpeed};
 pub use spread_penalty::SpreadPenalty;
 pub use throughput::{PlacementShape, StepTime, Throughput};
@@ -56,7 +56,7 @@ pub struct CurveBounds {
 }
 
 /// Number of stretches of the remaining work, each with its own noise scale.
-const STRETCHES: usize = 6;
+pub const STRETCHES: usize = 6;
 
 impl Family {
     /// Returns a family without measurements, with its declared limits by GPU kind.

@@ -29,7 +29,7 @@ impl Learned {
         for family in &snapshot.families {
             let of_tenant = families.entry(family.tenant).or_default();
             let speeds = family.speeds.iter().map(|speed| rounded(speed, full));
-            let evidence = Arc::new(FamilyEvidence::of(speeds.collect()));
+            let evidence = Arc::new(FamilyEvidence::of(speeds.collect(), family.noises.clone()));
             of_tenant.insert(family.family.clone(), evidence);
         }
         let mut ratios = BTreeMap::new();

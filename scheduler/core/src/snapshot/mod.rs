@@ -5,7 +5,7 @@
 
 mod job;
 
-use crate::learn::Observation;
+use crate::learn::{CourseNoise, Observation};
 pub use job::{
     Adaptive, FailedReport, Finished, IntentOrigin, PastDuration, Progress, ReportedCheckpoint,
     Restarts, SnapshotJob, SnapshotService, SnapshotTask, SpeedPoint, StudyMembership,
@@ -54,6 +54,10 @@ pub struct SnapshotFamily {
     pub family: String,
     /// Means over the family's jobs.
     pub speeds: Vec<Observation>,
+    /// Gradient noise over the course of the family's jobs, in order, where their coordinators
+    /// choose the batch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub noises: Vec<CourseNoise>,
     /// Sums over all stops and starts of the family's jobs; `None` if none was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<Restarts>,

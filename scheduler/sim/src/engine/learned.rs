@@ -5,7 +5,7 @@
 //! so the mean over a family is the last measured speed.
 
 use crate::scenario::{ChosenBatch, TaskPlacement};
-use muster_core::learn::{Observation, ObservedBatch};
+use muster_core::learn::{CourseNoise, Observation, ObservedBatch};
 use muster_core::snapshot::{Restarts, SnapshotFamily, SnapshotJob};
 use muster_model::id::TenantId;
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ pub(super) struct LearnedFamilies(BTreeMap<(TenantId, String), LearnedFamily>);
 #[derive(Debug, Default)]
 struct LearnedFamily {
     speeds: Vec<Observation>,
+    /// In examples, by part of the course.
+    noises: BTreeMap<u32, f64>,
     restarts: Restarts,
 }
 
@@ -29,6 +31,21 @@ impl LearnedFamilies {
         if let Some(family) = self.of(job) {
             add(&mut family.speeds, &seen);
             add(&mut job.placed_speeds, &seen);
+        }
+    }
+
+    /// Records the gradient noise of a job whose coordinator chooses the batch. The newest noise
+    /// counts as much as all earlier ones.
+    pub(super) fn noise(&mut self, job: &SnapshotJob) {
+        let noise = job.adaptive.and_then(|adaptive| adaptive.noise);
+        let (Some(noise), Some(steps)) = (noise, job.progress.max_steps) else {
+            return;
+        };
+        let noise_scale = noise * f64::from(job.batch);
+        let part = CourseNoise::part_of(job.progress.step, steps);
+        if let Some(family) = self.of(job) {
+            let known = family.noises.entry(part).or_insert(noise_scale);
+            *known = f64::midpoint(*known, noise_scale);
         }
     }
 
@@ -52,6 +69,11 @@ impl LearnedFamilies {
             tenant: *tenant,
             family: family.clone(),
             speeds: known.speeds.clone(),
+            noises: known
+                .noises
+                .iter()
+                .map(|(&part, &noise_scale)| CourseNoise { part, noise_scale })
+                .collect(),
             restarts: (known.restarts != Restarts::default()).then_some(known.restarts),
         });
         families.collect()

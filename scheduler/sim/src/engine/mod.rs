@@ -291,6 +291,7 @@ impl<'s> SimulationEngine<'s> {
                 measure(job, speed);
                 if let Some(sample) = sample {
                     self.learned.observe(job, sample);
+                    self.learned.noise(job);
                 }
             }
             if job.progress.step >= spec.steps {
