@@ -1,7 +1,7 @@
 //! Converts the store's rows to the core's snapshot. Decides nothing.
 
 use crate::external_gpu_use::{NodeGpuUse, external_gpus, uses};
-use muster_core::learn::Observation;
+use muster_core::learn::{CourseNoise, Observation, ObservedBatch};
 use muster_core::snapshot as core;
 use muster_model::id::{TaskId, TenantId};
 use muster_model::job::JobState;
@@ -11,7 +11,7 @@ use muster_model::plan::RecordTime as _;
 use muster_model::spec::BatchRule;
 use muster_model::task::Task;
 use muster_model::tenant::TenantPreemption;
-use muster_store::family::{FamilySpeeds, PlacedSpeed, RestartTotals};
+use muster_store::family::{FamilySpeeds, PlacedSpeed, RestartTotals, UpdateTime};
 use muster_store::fault::FaultCharge;
 use muster_store::plan as store;
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,7 +144,34 @@ fn family(family: FamilySpeeds) -> core::SnapshotFamily {
         restarts: restarts(family.restarts),
         tenant: family.tenant,
         family: family.family,
-        speeds: family.speeds.into_iter().map(observation).collect(),
+        speeds: observations(family.speeds, family.times),
+        noises: family
+            .noises
+            .into_iter()
+            .map(|(part, noise_scale)| CourseNoise { part, noise_scale })
+            .collect(),
+    }
+}
+
+fn observations(speeds: Vec<PlacedSpeed>, times: Vec<UpdateTime>) -> Vec<Observation> {
+    let speeds = speeds.into_iter().map(observation);
+    speeds.chain(times.into_iter().map(update)).collect()
+}
+
+/// Updates with one class of batches. Only jobs without shards choose their batch.
+fn update(time: UpdateTime) -> Observation {
+    Observation {
+        gpu_kind: time.gpu_kind,
+        workers: time.workers,
+        ps_shards: 0,
+        nodes: time.nodes,
+        steps_per_s: 1.0 / time.update_s,
+        samples: time.samples,
+        batch: Some(ObservedBatch {
+            // A cast of a float saturates.
+            examples: time.batch.round() as u32,
+            exchange_s: time.exchange_s,
+        }),
     }
 }
 
@@ -156,6 +183,7 @@ fn observation(speed: PlacedSpeed) -> Observation {
         nodes: speed.nodes,
         steps_per_s: speed.steps_per_s,
         samples: speed.samples,
+        batch: None,
     }
 }
 
@@ -274,7 +302,7 @@ fn job(
                 samples: point.samples,
             })
             .collect(),
-        placed_speeds: loaded.placed_speeds.into_iter().map(observation).collect(),
+        placed_speeds: observations(loaded.placed_speeds, loaded.update_times),
         family,
         measured: loaded.measured.map(Box::new),
         trained_s: loaded.trained_s,
@@ -317,15 +345,16 @@ fn begun_anew(mut job: core::SnapshotJob, has_sampled: bool) -> core::SnapshotJo
 /// The engine measures noise in examples; the core uses batches.
 fn adaptive(loaded: &store::LoadedJob) -> Option<core::Adaptive> {
     let engine = loaded.job.spec.engine.as_ref()?;
-    match engine.batch_rule {
-        BatchRule::Constant | BatchRule::Goodput => None,
-        BatchRule::AdaScale => {
-            let newest = loaded.latest.as_ref();
-            let examples = newest.and_then(|sample| sample.noise_scale);
-            let noise = examples.map(|examples| examples / f64::from(engine.batch.max(1)));
-            Some(core::Adaptive { noise })
-        }
-    }
+    let max_batch = match engine.batch_rule {
+        BatchRule::Constant => return None,
+        BatchRule::AdaScale => None,
+        // Documents with this rule have a largest batch.
+        BatchRule::Goodput => Some(engine.max_batch.unwrap_or(engine.batch)),
+    };
+    let newest = loaded.latest.as_ref();
+    let examples = newest.and_then(|sample| sample.noise_scale);
+    let noise = examples.map(|examples| examples / f64::from(engine.batch.max(1)));
+    Some(core::Adaptive { noise, max_batch })
 }
 
 /// `None` without measurements.

@@ -65,6 +65,19 @@ impl Sample {
     }
 }
 
+/// Number of equal parts of a job's steps by which its gradient noise is kept.
+pub const COURSE_PARTS: u32 = 20;
+
+/// Returns the part of the course in which a step is, from 0 to [`COURSE_PARTS`] - 1, for a job
+/// with `steps` steps.
+#[must_use]
+pub fn course_part(step: u64, steps: u64) -> u32 {
+    let part = u128::from(step) * u128::from(COURSE_PARTS) / u128::from(steps.max(1));
+    u32::try_from(part)
+        .unwrap_or(u32::MAX)
+        .min(COURSE_PARTS - 1)
+}
+
 /// Data on which an evaluation was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

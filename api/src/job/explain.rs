@@ -161,7 +161,7 @@ impl CurrentEstimates {
             .spec
             .engine
             .as_ref()
-            .is_some_and(|engine| engine.batch_rule != BatchRule::Constant);
+            .is_some_and(|engine| engine.batch_rule == BatchRule::AdaScale);
         let newest = row
             .latest
             .as_ref()

@@ -2,7 +2,7 @@
 //! size and losses by epoch.
 
 use crate::error::StoreError;
-use crate::family;
+use crate::family::{self, ChosenBatches};
 use crate::int_convert::{signed, signed32, unsigned, unsigned32};
 use muster_model::id::{JobId, TenantId};
 use muster_model::packing::{Company, Measured};
@@ -50,8 +50,17 @@ pub async fn record(
     let mut known = row.measured.map(|known| known.0.in_revision(revision));
     let parted = known.as_ref().is_some_and(|known| known.company.is_some());
     if company.is_none() && !parted {
-        speeds(conn, tenant, job, counted.clone()).await?;
-        family::observe(conn, (tenant, job, revision), counted.clone(), now).await?;
+        let chosen = match counted.clone().any(|sample| sample.gain.is_some()) {
+            true => ChosenBatches::of(conn, job).await?,
+            false => None,
+        };
+        let rates = counted.clone().map(|sample| {
+            let rate = family::speed_of(sample, chosen.is_some());
+            ((sample.workers, sample.ps_shards), rate)
+        });
+        speeds(conn, tenant, job, rates).await?;
+        let at = (tenant, job, revision);
+        family::observe(conn, at, counted.clone(), chosen.as_ref(), now).await?;
     }
     // The speed beside other jobs is needed only where GPU use is measured.
     if let Some(known) = &mut known {
@@ -177,18 +186,17 @@ fn column<T>(
     samples.map(|(_, sample)| value(sample)).collect()
 }
 
-/// Adds samples to the speeds, in updates per second. The worth of an update is not part of a
-/// speed, because it changes during the training.
-async fn speeds<'a>(
+/// Adds speeds of sizes, as (workers, shards), to their means ([`family::speed_of`]).
+async fn speeds(
     conn: &mut PgConnection,
     tenant: TenantId,
     job: JobId,
-    samples: impl Iterator<Item = &'a Sample>,
+    rates: impl Iterator<Item = ((u32, u32), f64)>,
 ) -> Result<(), StoreError> {
     let mut sizes: BTreeMap<(u32, u32), (f64, u64)> = BTreeMap::new();
-    for sample in samples.filter(|sample| sample.steps_per_s > 0.0) {
-        let (sum, count) = sizes.entry((sample.workers, sample.ps_shards)).or_default();
-        *sum += sample.updates_per_s();
+    for (size, rate) in rates.filter(|(_, rate)| *rate > 0.0) {
+        let (sum, count) = sizes.entry(size).or_default();
+        *sum += rate;
         *count += 1;
     }
     for ((workers, ps_shards), (sum, count)) in sizes {

@@ -132,7 +132,9 @@ async fn speeds(
 /// [`StoreError::Statement`].
 pub async fn forget(conn: &mut PgConnection, family: &str) -> Result<u64, StoreError> {
     let jobs = sqlx::query_scalar!(
-        r#"with gone as (delete from placed_speed where family = $1 returning job_id)
+        r#"with times as (delete from update_time where family = $1),
+                noises as (delete from course_noise where family = $1),
+                gone as (delete from placed_speed where family = $1 returning job_id)
            select count(distinct job_id) as "jobs!" from gone"#,
         family
     )

@@ -1,5 +1,6 @@
 //! Loads the speeds by placement for a round.
 
+use super::goodput::{self, UpdateTime};
 use super::{DAY_S, HALF_LIFE_S, LEAST_WEIGHT, NEWEST_ROWS};
 use crate::error::StoreError;
 use crate::int_convert::unsigned32;
@@ -42,6 +43,10 @@ pub struct FamilySpeeds {
     pub family: String,
     /// Ordered by kind and size.
     pub speeds: Vec<PlacedSpeed>,
+    /// Times of updates, where the coordinators choose the batch.
+    pub times: Vec<UpdateTime>,
+    /// Gradient noise in examples by part of the course, in order.
+    pub noises: Vec<(u32, f64)>,
     /// Sums over its newest jobs.
     pub restarts: RestartTotals,
 }
@@ -67,6 +72,8 @@ pub struct RestartTotals {
 #[derive(Debug, Clone, Default)]
 struct KnownFamily {
     speeds: Vec<PlacedSpeed>,
+    times: Vec<UpdateTime>,
+    noises: Vec<(u32, f64)>,
     restarts: RestartTotals,
 }
 
@@ -112,6 +119,8 @@ impl FamilyCache {
             tenant: *tenant,
             family: family.clone(),
             speeds: known.speeds.clone(),
+            times: known.times.clone(),
+            noises: known.noises.clone(),
             restarts: known.restarts,
         });
         Ok(families.collect())
@@ -213,6 +222,13 @@ async fn read(
             samples: row.weight,
         });
     }
+    let given = (&*tenants, &*families);
+    for (family, time) in goodput::times(conn, given, now).await? {
+        read.entry(family).or_default().times.push(time);
+    }
+    for (family, noise) in goodput::noises(conn, given).await? {
+        read.entry(family).or_default().noises.push(noise);
+    }
     Ok(read)
 }
 
@@ -251,8 +267,8 @@ async fn restarts(
             lost_steps: row.lost_steps,
         };
         let known = KnownFamily {
-            speeds: Vec::new(),
             restarts,
+            ..KnownFamily::default()
         };
         ((row.tenant_id.into(), row.family), known)
     });

@@ -4,16 +4,22 @@
 //! Only rows of jobs are stored. The curve of a family is the mean over the rows of its newest
 //! jobs, so that jobs of one family never wait for each other's locks. Measurements age: a week
 //! halves their weight, and the mean of a job covers about its [`NEWEST_SAMPLES`] newest samples.
+//!
+//! Where the coordinator chooses the batch, these speeds are in steps, with the batches of the time.
+//! The times of updates by batch and the gradient noise are kept beside them (`goodput.rs`).
 
+mod goodput;
 mod list;
 mod load;
 mod observe;
 
+pub use goodput::UpdateTime;
+pub(crate) use goodput::times_of_jobs;
 pub use list::{FamilyRow, FamilySpeedRow, forget, list};
 pub(crate) use load::FamilyCache;
 pub(crate) use load::of_jobs;
 pub use load::{FamilySpeeds, PlacedSpeed, RestartTotals};
-pub(crate) use observe::{key_of, observe};
+pub(crate) use observe::{ChosenBatches, key_of, observe, speed_of};
 
 /// Time in seconds that halves the weight of a measurement: seven days.
 const HALF_LIFE_S: f64 = 7.0 * DAY_S;

@@ -1,5 +1,6 @@
 //! Records the speed of a job on its present placement.
 
+use super::goodput::{self, MeasuredAt};
 use super::{HALF_LIFE_S, NEWEST_SAMPLES};
 use crate::error::StoreError;
 use crate::int_convert::{signed, signed32, unsigned32};
@@ -12,6 +13,31 @@ use sqlx::types::Json;
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
+/// Rule of a job whose coordinator chooses the batch.
+pub(crate) struct ChosenBatches {
+    /// Steps after which the job ends at the latest, if steps end it.
+    pub steps: Option<u64>,
+}
+
+impl ChosenBatches {
+    /// Reads the rule from the job's document; `None` for other rules.
+    pub(crate) async fn of(
+        conn: &mut PgConnection,
+        job: JobId,
+    ) -> Result<Option<Self>, StoreError> {
+        let spec = sqlx::query_scalar!(
+            r#"select spec as "spec: Json<JobSpec>" from job
+               where id = $1 and spec #>> '{engine,batch_rule}' = 'goodput'"#,
+            job.0
+        )
+        .fetch_optional(conn)
+        .await?;
+        Ok(spec.map(|spec| Self {
+            steps: spec.0.max_steps(),
+        }))
+    }
+}
+
 /// Where the workers of a job's present revision are.
 struct Placement {
     workers: u32,
@@ -19,8 +45,8 @@ struct Placement {
     gpu_kind: String,
 }
 
-/// Adds samples to the speeds by placement, in updates per second. The caller has locked the job's
-/// row.
+/// Adds samples to the speeds by placement, in updates per second, or in steps if the coordinator
+/// chooses the batch. The caller has locked the job's row.
 ///
 /// A sample of another number of workers than the present one is not used: the job was resized
 /// since, and its nodes are not known. Nothing is recorded while workers are on GPUs of different
@@ -28,15 +54,17 @@ struct Placement {
 pub(crate) async fn observe<'a>(
     conn: &mut PgConnection,
     (tenant, job, revision): (TenantId, JobId, u64),
-    samples: impl Iterator<Item = &'a Sample>,
+    samples: impl Iterator<Item = &'a Sample> + Clone,
+    chosen: Option<&ChosenBatches>,
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
+    let all = samples.clone();
     let mut speeds: BTreeMap<(u32, u32), (f64, u64)> = BTreeMap::new();
     for sample in samples.filter(|sample| sample.steps_per_s > 0.0) {
         let (sum, count) = speeds
             .entry((sample.workers, sample.ps_shards))
             .or_default();
-        *sum += sample.updates_per_s();
+        *sum += speed_of(sample, chosen.is_some());
         *count += 1;
     }
     if speeds.is_empty() {
@@ -79,7 +107,33 @@ pub(crate) async fn observe<'a>(
         .execute(&mut *conn)
         .await?;
     }
-    Ok(())
+    let Some(chosen) = chosen else {
+        return Ok(());
+    };
+    let at = MeasuredAt {
+        tenant,
+        job,
+        family: &family,
+        gpu_kind: &placement.gpu_kind,
+        workers: placement.workers,
+        nodes: placement.nodes,
+    };
+    goodput::observe(conn, &at, all.clone(), now).await?;
+    match chosen.steps {
+        Some(steps) => goodput::noise(conn, (tenant, job, &family), steps, all).await,
+        None => Ok(()),
+    }
+}
+
+/// Speed of a sample: updates per second. The worth of an update is not part of it, because it
+/// changes during the training. If the coordinator chooses the batch, the updates of one size differ
+/// too, and the speed is in steps.
+pub(crate) fn speed_of(sample: &Sample, chooses_batch: bool) -> f64 {
+    if chooses_batch {
+        sample.steps_per_s
+    } else {
+        sample.updates_per_s()
+    }
 }
 
 /// Returns where the workers are; `None` if none is placed or their GPUs are of different kinds.

@@ -24,7 +24,7 @@ use muster_model::pace::{Pace, Suspect};
 use muster_model::packing::Measured;
 use muster_model::progress::{Filled, Sample};
 use muster_model::service::{AttainedService, DEMOTED_GPU_S};
-use muster_model::spec::same_place;
+use muster_model::spec::{BatchRule, same_place};
 use muster_model::task::{Task, TaskState};
 use muster_model::tenant::{Tenant, TenantPods, TenantPreemption};
 use muster_model::wait::Waiting;
@@ -260,6 +260,7 @@ async fn jobs(
             unfit: row.unfit_nodes.into_iter().map(NodeId).collect(),
             speeds: Vec::new(),
             placed_speeds: Vec::new(),
+            update_times: Vec::new(),
             family: document.family.clone(),
             latest: row.latest.map(|latest| latest.0.0),
             has_sampled: row.revision_samples > 0,
@@ -396,6 +397,11 @@ async fn speeds(
     Ok(())
 }
 
+fn chooses_batch(loaded: &LoadedJob) -> bool {
+    let engine = loaded.job.spec.engine.as_ref();
+    engine.is_some_and(|engine| engine.batch_rule == BatchRule::Goodput)
+}
+
 async fn placed_speeds(
     conn: &mut PgConnection,
     ids: &[Uuid],
@@ -405,6 +411,19 @@ async fn placed_speeds(
     for (job, speed) in family::of_jobs(conn, ids, now).await? {
         if let Some(loaded) = jobs.get_mut(&job) {
             loaded.placed_speeds.push(speed);
+        }
+    }
+    let choosing: Vec<Uuid> = jobs
+        .values()
+        .filter(|loaded| chooses_batch(loaded))
+        .map(|loaded| loaded.job.id.0)
+        .collect();
+    if choosing.is_empty() {
+        return Ok(());
+    }
+    for (job, time) in family::times_of_jobs(conn, &choosing, now).await? {
+        if let Some(loaded) = jobs.get_mut(&job) {
+            loaded.update_times.push(time);
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ pub use commit::commit;
 pub use load::Loader;
 pub use window::JobsOutsideWindow;
 
-use crate::family::{FamilySpeeds, PlacedSpeed, RestartTotals};
+use crate::family::{FamilySpeeds, PlacedSpeed, RestartTotals, UpdateTime};
 use crate::fault::FaultCharge;
 use muster_model::actor::Actor;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId};
@@ -75,6 +75,8 @@ pub struct LoadedJob {
     pub speeds: Vec<MeasuredSpeed>,
     /// Measured speeds by GPU kind and placement, ordered by kind and size.
     pub placed_speeds: Vec<PlacedSpeed>,
+    /// Times of its updates, where its coordinator chooses the batch.
+    pub update_times: Vec<UpdateTime>,
     /// Key of the job's family.
     pub family: Option<String>,
     pub latest: Option<Sample>,

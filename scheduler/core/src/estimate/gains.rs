@@ -2,8 +2,9 @@
 //! efficiency of Pollux (OSDI 2021, section 3.1) with the last gradient noise scale that the job
 //! reported. Speed times gain is the goodput.
 
-use crate::learn::{COURSE_PARTS, CourseNoise, GoodputModel, NoiseScale, STRETCHES};
+use crate::learn::{CourseNoise, GoodputModel, NoiseScale, STRETCHES};
 use crate::snapshot::{Adaptive, SnapshotJob};
+use muster_model::progress::COURSE_PARTS;
 
 /// Noise scale before the first measurement, which needs two workers. With it, two workers gain
 /// about what the assumed speed promises (see `speed`). So a job explores, and its measurement

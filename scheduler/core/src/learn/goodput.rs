@@ -9,8 +9,8 @@ use super::batch::BatchSplit;
 use super::throughput::{PlacementShape, StepTime, Throughput};
 use super::{NoiseScale, Observation, STRETCHES, Size, Spread};
 use crate::problem::KindSpeedCurve;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 /// Number of geometrically spaced batches that are compared.
@@ -165,7 +165,7 @@ impl UpdateTimes {
 impl GoodputModel {
     /// Converts the measurements of a job or of its family: one observation by kind, size and
     /// nodes, in steps per second of the kind's curve. Observations without a batch are in steps
-    /// already and stay.
+    /// already, with the batches of their time. They stay where no batch was measured.
     #[must_use]
     pub fn converted(
         &self,
@@ -178,19 +178,26 @@ impl GoodputModel {
             .keys()
             .filter_map(|kind| Some((&**kind, times.curve(self, kind, largest?)?)))
             .collect();
+        let timed = observations.iter().filter(|seen| seen.batch.is_some());
+        let timed: BTreeSet<(&str, Size, u32)> = timed
+            .map(|seen| (&*seen.gpu_kind, seen.size(), seen.nodes))
+            .collect();
         let mut converted: Vec<Observation> = Vec::with_capacity(observations.len());
         let mut places: BTreeMap<(&str, Size, u32), usize> = BTreeMap::new();
         for seen in observations {
             let curve = curves.get(&*seen.gpu_kind);
+            let place = (&*seen.gpu_kind, seen.size(), seen.nodes);
             let Some(curve) = curve.filter(|_| seen.batch.is_some()) else {
-                converted.push(seen.clone());
+                if !timed.contains(&place) {
+                    converted.push(seen.clone());
+                }
                 continue;
             };
             let speeds = match seen.spread() {
                 Spread::OneNode => &curve.local,
                 Spread::Nodes => &curve.spread,
             };
-            match places.entry((&seen.gpu_kind, seen.size(), seen.nodes)) {
+            match places.entry(place) {
                 Entry::Occupied(at) => converted[*at.get()].samples += seen.samples,
                 Entry::Vacant(at) => {
                     at.insert(converted.len());
@@ -312,9 +319,14 @@ mod tests {
             batch: None,
             ..seen(2, 100)
         };
-        let mixed = [seen(2, 100), steps.clone()];
-        let converted = MODEL.converted(&times(&mixed), &mixed);
+        let measured = [seen(2, 100), seen(4, 100)];
+        let own = [seen(4, 100), steps.clone()];
+        let converted = MODEL.converted(&times(&measured), &own);
         assert_eq!((converted.len(), &converted[1]), (2, &steps));
+        let both = [seen(2, 100), steps.clone()];
+        let converted = MODEL.converted(&times(&measured), &both);
+        assert_eq!((converted.len(), converted[0].batch), (1, None));
+        assert!(converted[0].steps_per_s > steps.steps_per_s);
         assert!(UpdateTimes::of([steps].iter()).is_none());
     }
 }

@@ -3,7 +3,6 @@
 use super::observation::Observation;
 use super::placed_speeds::PlacedSpeeds;
 use muster_model::pace::median;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Relative speeds of pairs of GPU kinds: the median over the families that were measured on both.
@@ -22,8 +21,10 @@ impl KindRatios {
     pub fn of<'a>(families: impl Iterator<Item = &'a [Observation]>, full_samples: f64) -> Self {
         let mut all: BTreeMap<String, BTreeMap<String, Vec<f64>>> = BTreeMap::new();
         for family in families {
-            let comparable = comparable(family);
-            let speeds = PlacedSpeeds::of(&[], &comparable, full_samples);
+            // Updates with chosen batches are not comparable. Their steps are observed too.
+            let steps = family.iter().filter(|seen| seen.batch.is_none());
+            let steps: Vec<Observation> = steps.cloned().collect();
+            let speeds = PlacedSpeeds::of(&[], &steps, full_samples);
             let kinds: Vec<&str> = speeds.kinds().map(|(kind, _)| kind).collect();
             for (at, base) in kinds.iter().enumerate() {
                 for kind in &kinds[at + 1..] {
@@ -60,19 +61,4 @@ impl KindRatios {
         let of_pair = |base: &str, kind: &str| self.ln_ratios.get(base)?.get(kind).copied();
         of_pair(base, kind).or_else(|| of_pair(kind, base).map(|ln_ratio| -ln_ratio))
     }
-}
-
-/// Converts updates with chosen batches, which differ between kinds, to examples.
-fn comparable(family: &[Observation]) -> Cow<'_, [Observation]> {
-    if family.iter().all(|seen| seen.batch.is_none()) {
-        return Cow::Borrowed(family);
-    }
-    let converted = family.iter().map(|seen| {
-        let examples = seen.batch.map_or(1, |batch| batch.examples);
-        Observation {
-            steps_per_s: seen.steps_per_s * f64::from(examples),
-            ..seen.clone()
-        }
-    });
-    Cow::Owned(converted.collect())
 }

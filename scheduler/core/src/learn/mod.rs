@@ -25,7 +25,7 @@ pub use curve_cache::CurveCache;
 pub use efficiency::{NoiseScale, Noises};
 pub use goodput::{GoodputModel, UpdateTimes};
 pub use kind_ratios::KindRatios;
-pub use observation::{COURSE_PARTS, CourseNoise, Observation, ObservedBatch, Size, Spread};
+pub use observation::{CourseNoise, Observation, ObservedBatch, Size, Spread};
 pub use placed_speeds::{Place, PlacedSpeeds, TrustedSpeed};
 pub use spread_penalty::SpreadPenalty;
 pub use throughput::{PlacementShape, StepTime, Throughput};

@@ -60,26 +60,14 @@ impl Observation {
     }
 }
 
-/// Number of equal parts of a job's steps by which the noise of its family is kept.
-pub const COURSE_PARTS: u32 = 20;
-
 /// Gradient noise of a family in a part of the course of its jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CourseNoise {
-    /// Number of the part, from 0 to [`COURSE_PARTS`] - 1.
+    /// Number of the part, as of [`muster_model::progress::course_part`].
     pub part: u32,
     /// Gradient noise scale in examples.
     pub noise_scale: f64,
-}
-
-impl CourseNoise {
-    /// Part of the course of a job with `steps` steps.
-    #[must_use]
-    pub fn part_of(step: u64, steps: u64) -> u32 {
-        let part = u128::from(step) * u128::from(COURSE_PARTS) / u128::from(steps.max(1));
-        u32::try_from(part).unwrap_or(u32::MAX).min(COURSE_PARTS - 1)
-    }
 }
 
 /// Whether the workers of a job are on one node.

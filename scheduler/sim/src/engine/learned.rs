@@ -8,6 +8,7 @@ use crate::scenario::{ChosenBatch, TaskPlacement};
 use muster_core::learn::{CourseNoise, Observation, ObservedBatch};
 use muster_core::snapshot::{Restarts, SnapshotFamily, SnapshotJob};
 use muster_model::id::TenantId;
+use muster_model::progress::course_part;
 use std::collections::BTreeMap;
 
 /// Largest weight of one measurement of a job, in samples, as in the store.
@@ -26,11 +27,14 @@ struct LearnedFamily {
 }
 
 impl LearnedFamilies {
-    /// Records a sample of a job and of its family. Nothing is recorded for a job without a family.
-    pub(super) fn observe(&mut self, job: &mut SnapshotJob, seen: Observation) {
+    /// Records the samples of a job and of its family. Nothing is recorded for a job without a
+    /// family.
+    pub(super) fn observe(&mut self, job: &mut SnapshotJob, seen: &[Observation]) {
         if let Some(family) = self.of(job) {
-            add(&mut family.speeds, &seen);
-            add(&mut job.placed_speeds, &seen);
+            for seen in seen {
+                add(&mut family.speeds, seen);
+                add(&mut job.placed_speeds, seen);
+            }
         }
     }
 
@@ -42,7 +46,7 @@ impl LearnedFamilies {
             return;
         };
         let noise_scale = noise * f64::from(job.batch);
-        let part = CourseNoise::part_of(job.progress.step, steps);
+        let part = course_part(job.progress.step, steps);
         if let Some(family) = self.of(job) {
             let known = family.noises.entry(part).or_insert(noise_scale);
             *known = f64::midpoint(*known, noise_scale);
@@ -80,27 +84,31 @@ impl LearnedFamilies {
     }
 }
 
-/// One sample of a speed on a placement. With a chosen batch it counts updates instead of steps.
-pub(super) fn sample(
+/// One sample of a speed on a placement, in steps. With a chosen batch a second one follows, in
+/// updates.
+pub(super) fn samples(
     at: TaskPlacement<'_>,
     steps_per_s: f64,
     chosen: Option<ChosenBatch>,
-) -> Observation {
-    let updates = chosen.map_or(1.0, |chosen| {
-        1.0 / (chosen.steps_per_s * chosen.batch.update_s)
-    });
-    Observation {
+) -> Vec<Observation> {
+    let steps = Observation {
         gpu_kind: at.kind.to_owned(),
         workers: at.workers,
         ps_shards: at.ps_shards,
         nodes: at.nodes,
-        steps_per_s: steps_per_s * updates,
+        steps_per_s,
         samples: 1.0,
-        batch: chosen.map(|chosen| ObservedBatch {
+        batch: None,
+    };
+    let updates = chosen.map(|chosen| Observation {
+        steps_per_s: steps_per_s / (chosen.steps_per_s * chosen.batch.update_s),
+        batch: Some(ObservedBatch {
             examples: chosen.batch.examples,
             exchange_s: chosen.batch.exchange_s,
         }),
-    }
+        ..steps.clone()
+    });
+    std::iter::once(steps).chain(updates).collect()
 }
 
 fn add(known: &mut Vec<Observation>, seen: &Observation) {

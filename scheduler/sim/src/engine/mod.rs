@@ -274,7 +274,7 @@ impl<'s> SimulationEngine<'s> {
         let now_ms = self.snapshot.now_ms;
         let observed = speeds.into_iter().zip(samples).zip(noises);
         let trained = self.snapshot.jobs.iter_mut().zip(observed);
-        for (job, ((speed, sample), noise)) in trained {
+        for (job, ((speed, seen), noise)) in trained {
             job.serve(now_ms, elapsed_s);
             let Some(speed) = speed else { continue };
             let spec = &self.scenario.jobs[job_number(job.id)];
@@ -289,10 +289,8 @@ impl<'s> SimulationEngine<'s> {
             // The rate beside another job is not one of the job's speeds.
             if !self.companies.contains_key(&job.id) {
                 measure(job, speed);
-                if let Some(sample) = sample {
-                    self.learned.observe(job, sample);
-                    self.learned.noise(job);
-                }
+                self.learned.observe(job, &seen);
+                self.learned.noise(job);
             }
             if job.progress.step >= spec.steps {
                 job.finished = Some(Finished {
@@ -315,11 +313,13 @@ impl<'s> SimulationEngine<'s> {
     }
 
     /// Samples of the jobs that train and have a family.
-    fn samples(&self, speeds: &[Option<f64>]) -> Vec<Option<Observation>> {
+    fn samples(&self, speeds: &[Option<f64>]) -> Vec<Vec<Observation>> {
         let jobs = self.snapshot.jobs.iter().zip(speeds);
         let samples = jobs.map(|(job, speed)| {
-            let speed = speed.filter(|_| job.family.is_some())?;
-            Some(learned::sample(self.placement(job), speed, self.chosen(job)))
+            let speed = speed.filter(|_| job.family.is_some());
+            speed.map_or_else(Vec::new, |speed| {
+                learned::samples(self.placement(job), speed, self.chosen(job))
+            })
         });
         samples.collect()
     }
