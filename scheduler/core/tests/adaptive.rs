@@ -1,7 +1,8 @@
-//! Jobs whose batch grows with their workers get workers by the gradient noise scale.
+//! Jobs whose batch grows with their workers, or is chosen, get workers by the gradient noise scale.
 
-use crate::scene::Scene;
-use muster_core::snapshot::Adaptive;
+use crate::scene::{Scene, tenant};
+use muster_core::learn::{CourseNoise, Observation, ObservedBatch};
+use muster_core::snapshot::{Adaptive, SnapshotFamily};
 
 /// An update takes equally long with every number of workers, so the noise alone decides their
 /// gain.
@@ -71,4 +72,99 @@ fn reported_speed_is_updates_times_gain() {
     assert!((whole - 1.0).abs() < 1e-9);
     scene.find("a").adaptive = None;
     assert!((reported(&scene).0 - 10.0).abs() < 1e-9);
+}
+
+/// Updates of a family whose coordinators choose the batch: 10 ms, 0.2 ms for each example of a
+/// part, and 5 ms of exchange between workers.
+fn updates(workers: u32, examples: u32) -> Observation {
+    let exchange_s = if workers > 1 { 0.005 } else { 0.0 };
+    let update_s = 0.01 + 0.0002 * f64::from(examples / workers) + exchange_s;
+    Observation {
+        gpu_kind: String::new(),
+        workers,
+        ps_shards: 0,
+        nodes: 1,
+        steps_per_s: 1.0 / update_s,
+        samples: 100.0,
+        batch: Some(ObservedBatch {
+            examples,
+            exchange_s,
+        }),
+    }
+}
+
+/// Returns the workers of a job whose family was measured, with a noise scale in examples over the
+/// course of the family.
+fn workers_by_noise_of_family(noise_scale: f64) -> u32 {
+    let mut scene = Scene::cluster(1, 8);
+    scene
+        .job("a")
+        .workers(1, 8)
+        .ps_shards(0, 0)
+        .steps(1_000_000);
+    scene
+        .job("b")
+        .workers(1, 8)
+        .ps_shards(0, 0)
+        .steps(1_000_000);
+    scene.snapshot.families.push(SnapshotFamily {
+        tenant: tenant(0),
+        family: "noisy".to_owned(),
+        speeds: vec![
+            updates(1, 100),
+            updates(1, 400),
+            updates(2, 400),
+            updates(4, 800),
+            updates(8, 1_600),
+        ],
+        noises: vec![CourseNoise {
+            part: 0,
+            noise_scale,
+        }],
+        restarts: None,
+    });
+    let job = scene.find("a");
+    job.batch = 100;
+    job.family = Some("noisy".to_owned());
+    job.adaptive = Some(Adaptive {
+        noise: None,
+        max_batch: Some(3_200),
+    });
+    scene.settle();
+    scene.workers("a")
+}
+
+/// A new job has no noise of its own. That of its family tells what large batches are worth.
+#[test]
+fn new_job_gets_workers_by_the_noise_of_its_family() {
+    let (clean, noisy) = (
+        workers_by_noise_of_family(10.0),
+        workers_by_noise_of_family(100_000.0),
+    );
+    assert!(noisy > clean, "{noisy} and {clean}");
+}
+
+#[test]
+fn reported_speed_is_goodput_of_the_best_batch() {
+    let speed = |noise| {
+        let mut scene = Scene::cluster(1, 1);
+        scene.job("a").workers(1, 1).ps_shards(0, 0);
+        let job = scene.find("a");
+        job.batch = 100;
+        job.adaptive = Some(Adaptive {
+            noise: Some(noise),
+            max_batch: Some(1_600),
+        });
+        job.placed_speeds = vec![updates(1, 100), updates(1, 400)];
+        scene.settle();
+        reported(&scene).0
+    };
+    // Without noise only the first batch counts: an update of 100 examples takes 30 ms.
+    assert!((speed(0.0) - 1.0 / 0.03).abs() < 1e-6, "{}", speed(0.0));
+    // With noise alone a step is 100 examples. The largest batch needs 330 ms for 16 steps.
+    let steps_per_s = speed(1e9);
+    assert!(
+        (steps_per_s / (16.0 / 0.33) - 1.0).abs() < 0.01,
+        "{steps_per_s}"
+    );
 }

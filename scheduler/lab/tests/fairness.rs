@@ -185,6 +185,7 @@ fn tenants_get_fair_share_and_mean_time_stays_near_optimum() {
         let settings = LiveRunSettings {
             policy: PolicyName::Muster,
             is_elastic: false,
+            chooses_batch: false,
             slicing: None,
             packs: false,
             until_s: LiveRunSettings::UNTIL_S,

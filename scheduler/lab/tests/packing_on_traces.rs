@@ -47,6 +47,7 @@ fn turns_and_packed(workload: &Workload) -> [Summary; 2] {
         let settings = LiveRunSettings {
             policy: PolicyName::Muster,
             is_elastic: false,
+            chooses_batch: false,
             slicing: Some(Slicing {
                 quantum_ms: 60_000,
                 suspended_per_gpu: 3,

@@ -90,7 +90,9 @@ fn compare_under(name: &str, scenario: &Scenario, policy: &Policy) -> Simulation
 fn formula(job: &mut SimJob) -> &mut SpeedFormula {
     match &mut job.speed {
         TrueSpeed::Formula(formula) => formula,
-        TrueSpeed::Table(_) | TrueSpeed::Goodput(_) => panic!("the jobs of these scenarios follow a formula"),
+        TrueSpeed::Table(_) | TrueSpeed::Goodput(_) => {
+            panic!("the jobs of these scenarios follow a formula")
+        }
     }
 }
 

@@ -119,7 +119,9 @@ pub(super) async fn noise<'a>(
     for sample in samples {
         let noise = sample.noise_scale.filter(|noise| noise.is_finite());
         let Some(noise) = noise else { continue };
-        let known = parts.entry(course_part(sample.step, steps)).or_insert(noise);
+        let known = parts
+            .entry(course_part(sample.step, steps))
+            .or_insert(noise);
         *known = f64::midpoint(*known, noise);
     }
     for (part, noise) in parts {

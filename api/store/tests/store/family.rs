@@ -6,7 +6,7 @@ use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::job::{AfterStop, RequeueCause};
 use muster_model::plan::{Action, PlannedTask};
 use muster_model::task::Role;
-use muster_store::family::{self, FamilySpeeds, PlacedSpeed};
+use muster_store::family::{self, FamilySpeeds, PlacedSpeed, UpdateTime};
 use muster_store::plan::{Loaded, Loader};
 use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::{node, pool, report};
@@ -282,4 +282,77 @@ async fn jobs_of_a_family_share_durations_of_restarts() -> anyhow::Result<()> {
 
 async fn started_s(world: &World, job: JobId) -> anyhow::Result<f64> {
     Ok(world.loaded(job, 5).await?.restarts.start_s)
+}
+
+/// Reports samples of a batch, with the gain of its updates.
+async fn sampled_batches(
+    world: &World,
+    task: TaskId,
+    batches: &[(u64, f64, f64)],
+) -> anyhow::Result<()> {
+    let samples = batches.iter().map(|&(step, batch, noise)| {
+        // 20 updates per second, each worth two steps.
+        let mut sample = sample(step, 1.0, 1.0, 40.0);
+        sample.gain = Some(2.0);
+        sample.examples_per_s = Some(20.0 * batch);
+        sample.exchange_ms = Some(5.0);
+        sample.noise_scale = Some(noise);
+        sample.ps_shards = 0;
+        (at(4), TaskReport::Progress { sample })
+    });
+    let events = TaskEvents {
+        task_id: task,
+        revision: 1,
+        first_seq: 0,
+        events: samples.collect(),
+    };
+    let report = NodeReport {
+        events: vec![events],
+        ..NodeReport::default()
+    };
+    tell(world, world.node, &report).await
+}
+
+#[tokio::test]
+async fn updates_are_kept_by_batch_and_noise_by_course() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("one").await?;
+    world
+        .as_owner("update job set spec = jsonb_set(jsonb_set(jsonb_set(spec, '{engine,batch_rule}', '\"goodput\"'), '{engine,max_batch}', '1024'), '{stop}', '{\"steps\": 1000}')")
+        .await?;
+    let task = run(&world, job, &[(world.node, 0)]).await?;
+    let batches = [
+        (1, 64.0, 9.0),
+        (100, 64.0, 100.0),
+        (120, 128.0, 200.0),
+        (900, 128.0, 800.0),
+    ];
+    sampled_batches(&world, task, &batches).await?;
+    let loaded = load(&world, 5).await?;
+    let own = &loaded.jobs[0];
+    // The first sample after a start measures the start.
+    let steps = |speeds: &[PlacedSpeed]| -> Vec<(f64, f64)> {
+        let speeds = speeds.iter();
+        speeds.map(|one| (one.steps_per_s, one.samples)).collect()
+    };
+    assert_eq!(steps(&own.placed_speeds), [(40.0, 3.0)], "they are steps");
+    let times = |times: &[UpdateTime]| -> Vec<(f64, f64, f64, f64)> {
+        let times = times.iter();
+        times
+            .map(|one| (one.batch, one.update_s, one.exchange_s, one.samples))
+            .collect()
+    };
+    let expected = [(64.0, 0.05, 0.005, 1.0), (128.0, 0.05, 0.005, 2.0)];
+    assert_eq!(times(&own.update_times), expected);
+    let family = only(&loaded.families);
+    assert_eq!(times(&family.times), expected);
+    // Two samples in the third twentieth: their mean.
+    assert_eq!(family.noises, [(2, 150.0), (18, 800.0)]);
+
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    assert_eq!(family::forget(&mut tx, &family.family).await?, 1);
+    tx.commit().await?;
+    let loaded = load(&world, 6).await?;
+    assert!(loaded.families.is_empty() && loaded.jobs[0].update_times.is_empty());
+    Ok(())
 }

@@ -89,7 +89,9 @@ pub(super) fn goodput_of(job: &SnapshotJob, family: &[CourseNoise]) -> Option<Go
 fn noise_at(family: &[CourseNoise], share: f64) -> Option<f64> {
     let part = share.clamp(0.0, 1.0) * f64::from(COURSE_PARTS);
     let after = family.partition_point(|seen| f64::from(seen.part) <= part);
-    let near = after.checked_sub(1).map_or(family.first(), |at| family.get(at));
+    let near = after
+        .checked_sub(1)
+        .map_or(family.first(), |at| family.get(at));
     near.map(|seen| seen.noise_scale)
 }
 

@@ -55,9 +55,8 @@ impl TimedBatches {
     fn of(throughput: &Throughput, (init, max, most): (u32, u32, u32)) -> Self {
         let low = f64::from(init.max(1));
         let ratio = f64::from(max.max(init).max(1)) / low;
-        let scales: [f64; CANDIDATES] = std::array::from_fn(|number| {
-            ratio.powf(number as f64 / (CANDIDATES - 1) as f64)
-        });
+        let scales: [f64; CANDIDATES] =
+            std::array::from_fn(|number| ratio.powf(number as f64 / (CANDIDATES - 1) as f64));
         let times = |shape: PlacementShape| {
             let times = throughput.on(shape);
             scales.map(|scale| {
@@ -167,11 +166,7 @@ impl GoodputModel {
     /// nodes, in steps per second of the kind's curve. Observations without a batch are in steps
     /// already, with the batches of their time. They stay where no batch was measured.
     #[must_use]
-    pub fn converted(
-        &self,
-        times: &UpdateTimes,
-        observations: &[Observation],
-    ) -> Vec<Observation> {
+    pub fn converted(&self, times: &UpdateTimes, observations: &[Observation]) -> Vec<Observation> {
         let largest = observations.iter().map(|seen| seen.workers).max();
         let curves: BTreeMap<&str, Arc<KindSpeedCurve>> = times
             .by_kind
@@ -307,7 +302,10 @@ mod tests {
         };
         for (workers, speed) in (1..).zip(&curve.local) {
             let truth = truth(f64::from(workers));
-            assert!((speed / truth - 1.0).abs() < 0.03, "{workers}: {speed}, {truth}");
+            assert!(
+                (speed / truth - 1.0).abs() < 0.03,
+                "{workers}: {speed}, {truth}"
+            );
         }
         assert_eq!((curve.local.len(), curve.spread.len()), (8, 8));
         assert_eq!(times(&measured).curve(&MODEL, "B", 8), None);

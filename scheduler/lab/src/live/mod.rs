@@ -382,7 +382,9 @@ fn takes_s(job: &SimJob, workers: u32) -> f64 {
 }
 
 fn fastest<'k>(kinds: impl Iterator<Item = &'k String>, seconds_on: impl Fn(&str) -> f64) -> f64 {
-    kinds.map(|kind| seconds_on(kind)).fold(f64::INFINITY, f64::min)
+    kinds
+        .map(|kind| seconds_on(kind))
+        .fold(f64::INFINITY, f64::min)
 }
 
 /// Times of traces are years at most, far inside an i64 of milliseconds.

@@ -8,6 +8,7 @@ use crate::trace::file::read_text;
 use crate::trace::{Workload, read};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Slicing;
+use muster_sim::scenario::{TaskPlacement, TrueSpeed};
 use std::path::Path;
 
 const HEADER: &str = "job_id,vc,submit_s,gpus,duration_s,status";
@@ -259,7 +260,10 @@ fn profiled_job_trains_as_long_as_its_profile_says() {
     let rules = SimulatorRules::Pollux;
     let training = ProfiledTraining::fixed(&profiles, rules, &cluster, &workload.jobs[0]);
     let training = training.expect("it is profiled");
-    let row = &training.speeds.by_kind["gpu"][0];
+    let TrueSpeed::Table(speeds) = &training.speed else {
+        panic!("the batch is constant")
+    };
+    let row = &speeds.by_kind["gpu"][0];
     let expected_s = 30.0 + training.steps as f64 / row[1];
     let finished_s = run.jobs[0].finished_s.expect("it ends");
     assert!(
@@ -267,6 +271,78 @@ fn profiled_job_trains_as_long_as_its_profile_says() {
         "{finished_s} {expected_s}"
     );
     assert!(row[1] > row[0], "two GPUs are faster");
+}
+
+/// The chosen batch is worth most where it may be large: one job alone on eight GPUs.
+#[test]
+fn chosen_batch_ends_profiled_job_earlier() {
+    let text = "name,time,application,num_replicas,batch_size\na,0,cifar10,8,128\n";
+    let workload = read("t.csv", "t", text).expect("a workload");
+    let (profiles, cluster) = (pollux(), four_by_four(2));
+    let ends_s = |chooses_batch| {
+        let settings = LiveRunSettings {
+            chooses_batch,
+            ..profiled(PolicyName::Muster, true)
+        };
+        let run = run(
+            Some(&profiles),
+            &workload,
+            &cluster,
+            &settings,
+            &mut || 0.0,
+            &mut |_| {},
+        );
+        run.expect("it runs").jobs[0].finished_s.expect("it ends")
+    };
+    let (constant_s, chosen_s) = (ends_s(false), ends_s(true));
+    assert!(chosen_s < 0.7 * constant_s, "{chosen_s} {constant_s}");
+}
+
+/// The course of a job with a chosen batch ends with the work of its application.
+#[test]
+fn chosen_batch_keeps_the_work_of_the_application() {
+    let text = "name,time,application,num_replicas,batch_size\na,0,cifar10,2,256\n";
+    let workload = read("t.csv", "t", text).expect("a workload");
+    let (profiles, cluster) = (pollux(), four_by_four(1));
+    let rules = SimulatorRules::Pollux;
+    let training = ProfiledTraining::chosen(&profiles, rules, &cluster, &workload.jobs[0]);
+    let training = training.expect("it is profiled");
+    let TrueSpeed::Goodput(table) = &training.speed else {
+        panic!("the batch is chosen")
+    };
+    let end = table.course.last().expect("it has epochs").until_step;
+    assert!((end - training.steps as f64).abs() <= 0.5);
+    let at = |workers| TaskPlacement {
+        kind: "gpu",
+        nodes: 1,
+        workers,
+        ps_shards: 0,
+    };
+    let chosen = |workers, step| table.chosen(at(workers), step).expect("it is profiled");
+    let [first, more, late] = [chosen(1, 0.0), chosen(4, 0.0), chosen(4, 0.9 * end)];
+    assert!(
+        more.batch.examples > first.batch.examples,
+        "{first:?} {more:?}"
+    );
+    assert!(
+        late.batch.examples > more.batch.examples,
+        "{more:?} {late:?}"
+    );
+    assert!(
+        table
+            .chosen(
+                TaskPlacement {
+                    kind: "other",
+                    ..at(1)
+                },
+                0.0
+            )
+            .is_none()
+    );
+    // The speed is constant within a stretch, so the times of stretches add up.
+    let seconds = training.speed.seconds(at(2), end);
+    assert!(seconds < end / chosen(2, 0.0).steps_per_s);
+    assert!(seconds > end / chosen(2, 0.999 * end).steps_per_s);
 }
 
 #[test]

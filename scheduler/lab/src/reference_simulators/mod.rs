@@ -22,8 +22,8 @@ mod training;
 
 pub use application::{Application, Epoch, GradientStatistics};
 pub use contestant::{Cluster, ContestError, Contestant, NodeGroup};
-pub use profiled_training::ProfiledTraining;
 pub use observation::{Learning, ObservationSource};
+pub use profiled_training::ProfiledTraining;
 pub use profiles::{ProfileError, Profiles};
 pub use rules::SimulatorRules;
 pub use ticks::{ReferenceSettings, SimulationProgress, run};

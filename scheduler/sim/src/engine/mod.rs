@@ -10,9 +10,7 @@ mod service;
 mod sharing;
 
 use crate::outcome::{JobOutcome, SimulationOutcome, TimelineEntry};
-use crate::scenario::{
-    ChosenBatch, GpuUse, Incident, Scenario, SimJob, TaskPlacement, TrueSpeed,
-};
+use crate::scenario::{ChosenBatch, GpuUse, Incident, Scenario, SimJob, TaskPlacement, TrueSpeed};
 use crate::simulation_record::{Holds, SimulationRecord};
 pub(crate) use ids::node_number;
 use ids::{job_id, job_number};
