@@ -30,6 +30,9 @@ pub struct Throughput {
     /// Seconds of a step by shape and examples per GPU.
     steps: BTreeMap<PlacementShape, BTreeMap<u32, f64>>,
     fit: ThroughputFit,
+    /// Least time of a further example beyond the largest measured batch, as a share of the mean
+    /// time of an example there.
+    least_slope: f64,
     /// Number of measured steps that were news.
     version: u64,
 }
@@ -87,6 +90,9 @@ const NEWS: f64 = 0.01;
 /// measured.
 const CONSTANT_SHARE: f64 = 0.2;
 
+/// [`Throughput::least_slope`] where the memory of a GPU does not bound the batch.
+const LEAST_SLOPE: f64 = 0.5;
+
 /// Assumed slowdown of an exchange between nodes until it is measured (Pollux).
 const SPREAD_PRIOR: f64 = 1.1;
 
@@ -94,9 +100,14 @@ const SPREAD_PRIOR: f64 = 1.1;
 const GAMMAS: [f64; 8] = [1.0, 1.3, 1.6, 2.0, 2.5, 3.5, 5.0, 10.0];
 
 impl Throughput {
-    /// Returns the model of measured steps: their shape, examples per GPU and time.
+    /// Returns the model of measured steps: their shape, examples per GPU and time. Nothing bounds
+    /// the examples that a GPU processes at once. So a batch beyond the measured ones is never
+    /// assumed to be nearly free.
     pub(super) fn of(steps: impl Iterator<Item = (PlacementShape, u32, StepTime)>) -> Self {
-        let mut throughput = Self::default();
+        let mut throughput = Self {
+            least_slope: LEAST_SLOPE,
+            ..Self::default()
+        };
         for (shape, local_batch, time) in steps {
             throughput.add(shape, local_batch, time);
         }
@@ -205,7 +216,12 @@ impl Throughput {
             (Some(&(low, left)), Some(&(high, right))) => {
                 left + (right - left) * f64::from(local_batch - low) / f64::from(high - low)
             }
-            (Some(&(batch, grad_s)), None) | (None, Some(&(batch, grad_s))) => {
+            (Some(&(batch, grad_s)), None) => {
+                let least = self.least_slope * grad_s / f64::from(batch);
+                let slope = self.slope(batch, grad_s).max(least);
+                grad_s + slope * f64::from(local_batch - batch)
+            }
+            (None, Some(&(batch, grad_s))) => {
                 let slope = self.slope(batch, grad_s);
                 (grad_s + slope * (f64::from(local_batch) - f64::from(batch))).max(0.1 * grad_s)
             }
