@@ -50,9 +50,10 @@ pub async fn record(
     let mut known = row.measured.map(|known| known.0.in_revision(revision));
     let parted = known.as_ref().is_some_and(|known| known.company.is_some());
     if company.is_none() && !parted {
-        let chosen = match counted.clone().any(|sample| sample.gain.is_some()) {
-            true => ChosenBatches::of(conn, job).await?,
-            false => None,
+        let chosen = if counted.clone().any(|sample| sample.gain.is_some()) {
+            ChosenBatches::of(conn, job).await?
+        } else {
+            None
         };
         let rates = counted.clone().map(|sample| {
             let rate = family::speed_of(sample, chosen.is_some());

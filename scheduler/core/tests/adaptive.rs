@@ -1,4 +1,4 @@
-//! Jobs whose batch grows with their workers, or is chosen, get workers by the gradient noise scale.
+//! Jobs whose batch grows with their workers, or is chosen, get workers by the gradient noise.
 
 use crate::scene::{Scene, tenant};
 use muster_core::learn::{CourseNoise, Observation, ObservedBatch};

@@ -5,8 +5,8 @@
 //! jobs, so that jobs of one family never wait for each other's locks. Measurements age: a week
 //! halves their weight, and the mean of a job covers about its [`NEWEST_SAMPLES`] newest samples.
 //!
-//! Where the coordinator chooses the batch, these speeds are in steps, with the batches of the time.
-//! The times of updates by batch and the gradient noise are kept beside them (`goodput.rs`).
+//! Where the coordinator chooses the batch, these speeds are in steps, with the batches of their
+//! time. The times of updates by batch and the gradient noise are kept beside them (`goodput.rs`).
 
 mod goodput;
 mod list;

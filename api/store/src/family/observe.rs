@@ -126,8 +126,8 @@ pub(crate) async fn observe<'a>(
 }
 
 /// Speed of a sample: updates per second. The worth of an update is not part of it, because it
-/// changes during the training. If the coordinator chooses the batch, the updates of one size differ
-/// too, and the speed is in steps.
+/// changes during the training. If the coordinator chooses the batch, the updates of one size
+/// differ too, and the speed is in steps.
 pub(crate) fn speed_of(sample: &Sample, chooses_batch: bool) -> f64 {
     if chooses_batch {
         sample.steps_per_s

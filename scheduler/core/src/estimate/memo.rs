@@ -1,7 +1,7 @@
 //! Estimates of one job together with their inputs.
 
 use super::convergence::{self, LastEpoch};
-use super::gains::goodput_of;
+use super::goodput::goodput_of;
 use super::{Estimate, Evidence, KindEstimates, Speed};
 use crate::learn::GoodputModel;
 use crate::policy::Policy;

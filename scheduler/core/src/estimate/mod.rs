@@ -5,6 +5,7 @@
 mod convergence;
 mod evidence;
 mod gains;
+mod goodput;
 mod kinds;
 mod loss_curve;
 mod memo;

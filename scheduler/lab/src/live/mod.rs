@@ -361,7 +361,7 @@ fn into_run(
     }
 }
 
-/// Seconds for which the job runs on `workers` workers of the fastest kind, start and stop included.
+/// Seconds for which the job runs on `workers` workers of the fastest kind, with start and stop.
 fn takes_s(job: &SimJob, workers: u32) -> f64 {
     let on = |kind: &str| {
         let at = TaskPlacement {

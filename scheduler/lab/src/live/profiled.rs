@@ -1,8 +1,9 @@
 //! Jobs of Pollux' and Sia's workloads under the live planner.
 //!
-//! A job keeps its user's batch size, unless the batch is chosen. Its speed on every placement is that of the profiles, and
-//! its start takes as long as in the published simulator. Jobs with the same application and batch
-//! size are one family, as programs with the same image and arguments are.
+//! A job keeps its user's batch size, or its coordinator chooses the batch. Its speed on every
+//! placement is that of the profiles, and its start takes as long as in the published simulator.
+//! Jobs with the same application and batch size are one family, as programs with equal image and
+//! arguments are.
 
 use super::{LiveError, LiveRunSettings, STOP_MS, ms};
 use crate::reference_simulators::{Cluster, ProfiledTraining, Profiles, SimulatorRules};

@@ -21,8 +21,8 @@ pub enum BatchRule {
     AdaScale,
     /// The batch lies between `batch` and `max_batch`, with any number of workers. The coordinator
     /// (rank 0 worker) chooses the batch with the best goodput: updates per second times their gain
-    /// (Pollux, Qiao et al., OSDI 2021). Learning rate and steps follow the gain as with `adascale`,
-    /// under the same conditions.
+    /// (Pollux, Qiao et al., OSDI 2021). Learning rate and steps follow the gain as with
+    /// `adascale`, under the same conditions.
     Goodput,
 }
 
