@@ -54,7 +54,7 @@ impl Buffers {
     /// Loads the examples at `indices` for the network.
     pub fn load(&mut self, examples: &Examples, indices: &[u32], draw: RandomKey) -> Batch<'_> {
         self.fill(examples, indices, draw);
-        self.batch(indices.len(), draw)
+        self.batch(0..indices.len(), draw)
     }
 
     fn fill(&mut self, examples: &Examples, indices: &[u32], draw: RandomKey) {
@@ -71,20 +71,40 @@ impl Buffers {
         examples.augment(inputs, draw);
     }
 
-    /// Returns the first `count` examples of the last fill.
-    fn batch(&self, count: usize, draw: RandomKey) -> Batch<'_> {
-        let inputs = &self.inputs[..count * self.input_len];
-        let len = count * self.target_len;
+    /// Returns these examples of the last fill, whose first example has `draw`.
+    fn batch(&self, range: Range<usize>, draw: RandomKey) -> Batch<'_> {
+        let inputs = &self.inputs[range.start * self.input_len..range.end * self.input_len];
+        let own = range.start * self.target_len..range.end * self.target_len;
         let targets = match &self.answers {
-            BufferTargets::Classes(classes) => BatchTargets::Classes(&classes[..len]),
-            BufferTargets::Values(values) => BatchTargets::Values(&values[..len]),
+            BufferTargets::Classes(classes) => BatchTargets::Classes(&classes[own]),
+            BufferTargets::Values(values) => BatchTargets::Values(&values[own]),
             BufferTargets::Inputs => BatchTargets::Values(inputs),
         };
+        let first = draw.first + range.start as u64;
         Batch {
             inputs,
             targets,
-            draw,
+            draw: RandomKey { first, ..draw },
         }
+    }
+}
+
+/// Rule for the number of examples of an update over all workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpdateSize {
+    /// One batch.
+    Batch,
+    /// One batch for `base` workers, and more in proportion to the workers beyond them.
+    Growing { base: usize },
+    /// This number of examples, with any number of workers.
+    Chosen { examples: usize },
+}
+
+impl UpdateSize {
+    /// Whether the place of an update in the data is the number of examples before it. Otherwise it
+    /// is the step.
+    fn counts_examples(self) -> bool {
+        self != Self::Batch
     }
 }
 
@@ -94,9 +114,7 @@ struct WorkerShare {
     global: GlobalBatches,
     rank: usize,
     workers: usize,
-    /// Number of workers whose joint update has the size of one batch, where updates grow with the
-    /// workers.
-    base: Option<usize>,
+    size: UpdateSize,
     seed: u64,
     /// Set where each worker trains on a data shard of its own instead of a part of one batch.
     skew: Option<Skew>,
@@ -114,8 +132,11 @@ impl WorkerShare {
     /// Returns the number of examples of an update over all workers.
     fn update(&self) -> usize {
         let batch = self.global.batch();
-        let base = self.base.map(|base| base.max(1));
-        base.map_or(batch, |base| batch * self.workers.max(base) / base)
+        match self.size {
+            UpdateSize::Batch => batch,
+            UpdateSize::Growing { base } => batch * self.workers.max(base) / base.max(1),
+            UpdateSize::Chosen { examples } => examples,
+        }
     }
 
     /// Returns this worker's range of an update's examples.
@@ -125,14 +146,19 @@ impl WorkerShare {
 
     /// Returns the place that follows `place`.
     fn after(&self, place: u64) -> u64 {
-        place + self.base.map_or(1, |_| self.update() as u64)
+        if self.size.counts_examples() {
+            place + self.update() as u64
+        } else {
+            place + 1
+        }
     }
 
     fn draw(&self, place: u64) -> RandomKey {
         let batch = self.global.batch() as u64;
-        let (step, within) = match self.base {
-            Some(_) => (place / batch, place % batch),
-            None => (place, 0),
+        let (step, within) = if self.size.counts_examples() {
+            (place / batch, place % batch)
+        } else {
+            (place, 0)
         };
         RandomKey {
             seed: self.seed,
@@ -143,13 +169,13 @@ impl WorkerShare {
 
     fn fill(&mut self, buffers: &mut Buffers, examples: &Examples, place: u64) {
         let (draw, part) = (self.draw(place), self.part());
-        match (&mut self.skew, self.base) {
-            (Some(skew), _) => buffers.fill(examples, skew.own.indices(place), draw),
-            (None, None) => buffers.fill(examples, &self.global.indices(place)[part], draw),
-            (None, Some(_)) => {
-                let own = self.global.span(place + part.start as u64, part.len());
-                buffers.fill(examples, &own, draw);
-            }
+        if let Some(skew) = &mut self.skew {
+            buffers.fill(examples, skew.own.indices(place), draw);
+        } else if self.size.counts_examples() {
+            let own = self.global.span(place + part.start as u64, part.len());
+            buffers.fill(examples, &own, draw);
+        } else {
+            buffers.fill(examples, &self.global.indices(place)[part], draw);
         }
     }
 }
@@ -157,8 +183,8 @@ impl WorkerShare {
 /// One worker's part of each update's examples. A thread fills the next part while the present one
 /// is in use, where filling takes longer than the handover. The bits do not depend on the thread.
 ///
-/// The place of an update in the data is its step. Where updates grow with the workers, the place
-/// is the number of examples before the update.
+/// The place of an update in the data is its step. Where the size of updates changes, the place is
+/// the number of examples before the update.
 #[derive(Debug)]
 pub struct Batches {
     share: WorkerShare,
@@ -180,7 +206,7 @@ impl Batches {
             global,
             rank,
             workers,
-            base: None,
+            size: UpdateSize::Batch,
             seed,
             skew: None,
         };
@@ -191,10 +217,10 @@ impl Batches {
         }
     }
 
-    /// Makes updates grow with the number of workers: `base` workers have one batch.
+    /// Gives updates another size than one batch.
     #[must_use]
-    pub fn growing(mut self, base: usize, buffers: impl FnOnce(usize) -> Buffers) -> Self {
-        self.share.base = Some(base);
+    pub fn sized(mut self, size: UpdateSize, buffers: impl FnOnce(usize) -> Buffers) -> Self {
+        self.share.size = size;
         self.buffers = buffers(self.examples());
         self
     }
@@ -214,11 +240,20 @@ impl Batches {
         self
     }
 
-    /// Continues the same batches as worker `rank` of another number of workers.
-    pub fn recut(&mut self, rank: usize, workers: usize, buffers: impl FnOnce(usize) -> Buffers) {
+    /// Continues the same data as worker `rank` of another number of workers. Where the size of an
+    /// update is chosen, it is `chosen` from now on, if given.
+    pub fn recut(
+        &mut self,
+        (rank, workers): (usize, usize),
+        chosen: Option<usize>,
+        buffers: impl FnOnce(usize) -> Buffers,
+    ) {
         let share = &mut self.share;
         let before = share.part().len();
         (share.rank, share.workers) = (rank, workers);
+        if let (UpdateSize::Chosen { examples }, Some(chosen)) = (&mut share.size, chosen) {
+            *examples = chosen;
+        }
         let part = share.part().len();
         if part != before {
             self.buffers = buffers(part);
@@ -258,7 +293,8 @@ impl Batches {
         if let Some(ahead) = &mut self.ahead {
             ahead.begin(self.share.after(place));
         }
-        self.buffers.batch(self.examples(), self.share.draw(place))
+        self.buffers
+            .batch(0..self.examples(), self.share.draw(place))
     }
 
     /// Copies the batches for another thread, which takes updates in its own order: see
@@ -282,7 +318,13 @@ impl Batches {
     /// Returns the part of `step`, which must be the last one loaded, once more.
     #[must_use]
     pub fn loaded(&self, step: u64) -> Batch<'_> {
-        self.buffers.batch(self.examples(), self.share.draw(step))
+        self.loaded_part(step, 0..self.examples())
+    }
+
+    /// Like [`Self::loaded`], for these examples of the part.
+    #[must_use]
+    pub fn loaded_part(&self, step: u64, range: Range<usize>) -> Batch<'_> {
+        self.buffers.batch(range, self.share.draw(step))
     }
 
     /// Returns the number of whole batches in an epoch.
@@ -449,12 +491,12 @@ mod tests {
             assert_eq!(batch, source.fresh(step, 0, 1), "step {step}");
             assert!(batches.ahead.is_some(), "large batches are filled ahead");
         }
-        batches.recut(1, 2, |examples| source.buffers(examples));
+        batches.recut((1, 2), None, |examples| source.buffers(examples));
         for step in [10, 11] {
             let batch = seen(&batches.load(&data.train, step));
             assert_eq!(batch, source.fresh(step, 1, 2));
         }
-        batches.recut(0, 1, |examples| source.buffers(examples));
+        batches.recut((0, 1), None, |examples| source.buffers(examples));
         let batch = seen(&batches.load(&data.train, 12));
         assert_eq!(batch, source.fresh(12, 0, 1));
     }
@@ -475,7 +517,8 @@ mod tests {
             let mut update = 0;
             for rank in 0..workers {
                 let grown = source.batches(rank, workers);
-                let mut grown = grown.growing(2, |examples| source.buffers(examples));
+                let size = UpdateSize::Growing { base: 2 };
+                let mut grown = grown.sized(size, |examples| source.buffers(examples));
                 update = grown.update();
                 let batch = grown.load(&data.train, place as u64);
                 taken.extend(seen(&batch).0);
@@ -486,11 +529,53 @@ mod tests {
         assert_eq!(taken, expected[..taken.len()]);
         // Each example has the random draw that it has in a single batch.
         let grown = source.batches(1, 2);
-        let mut grown = grown.growing(2, |examples| source.buffers(examples));
+        let size = UpdateSize::Growing { base: 2 };
+        let mut grown = grown.sized(size, |examples| source.buffers(examples));
         let mut plain = source.batches(1, 2);
         for step in [0, 4, 5] {
             let batch = seen(&grown.load(&data.train, 6 * step));
             assert_eq!(batch, seen(&plain.load(&data.train, step)));
         }
+    }
+
+    /// Two workers train with chosen sizes, of which one spans two epochs. Their parts tile the
+    /// data, whatever the sizes, and with or without a prefetched part of the old size.
+    #[test]
+    fn chosen_updates_use_every_example_in_order() {
+        let source = BatchSource::of(6);
+        let data = &source.data;
+        let mut plain = source.batches(0, 1);
+        let expected: Vec<f32> = (0..15)
+            .flat_map(|step| seen(&plain.load(&data.train, step)).0)
+            .collect();
+        let size = UpdateSize::Chosen { examples: 6 };
+        let mut workers: Vec<Batches> = (0..2)
+            .map(|rank| {
+                let batches = source.batches(rank, 2);
+                batches.sized(size, |examples| source.buffers(examples))
+            })
+            .collect();
+        let mut taken = Vec::new();
+        for chosen in [6, 6, 17, 29, 29, 3] {
+            let place = taken.len();
+            for (rank, own) in workers.iter_mut().enumerate() {
+                if own.update() != chosen {
+                    own.recut((rank, 2), Some(chosen), |examples| source.buffers(examples));
+                }
+                assert_eq!(own.update(), chosen);
+                taken.extend(seen(&own.load(&data.train, place as u64)).0);
+            }
+            assert_eq!(taken.len(), place + chosen);
+        }
+        assert_eq!(taken, expected[..taken.len()]);
+    }
+
+    /// The size is that of the rule where no size is chosen.
+    #[test]
+    fn only_chosen_sizes_change() {
+        let source = BatchSource::of(6);
+        let mut batches = source.batches(0, 1);
+        batches.recut((0, 2), Some(12), |examples| source.buffers(examples));
+        assert_eq!((batches.update(), batches.examples()), (6, 3));
     }
 }

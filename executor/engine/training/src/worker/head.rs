@@ -1,7 +1,7 @@
 //! Step metadata: floats before the gradients in the arena, summed together with them.
 //!
 //! All workers read the same sum of a step. So they agree, without another message, on the step
-//! after which the members change or training ends.
+//! after which the members or the batch change or training ends.
 
 use crate::worker::noise::NoiseParts;
 use muster_comm::wire::metadata::StepStats;
@@ -25,6 +25,9 @@ pub struct StepMetadata {
     pub summed: f32,
     /// Set in steps that measure the gradient noise.
     pub parts: NoiseParts,
+    /// Coordinator: examples of an update from the next step on; 0 where they stay. Exact up to
+    /// 2^24.
+    pub batch: usize,
 }
 
 impl StepMetadata {
@@ -48,6 +51,7 @@ impl StepMetadata {
         // Exact up to slice number 2^24; only the coordinator sets it.
         out[11] = self.stats.hold as f32;
         out[12] = self.summed;
+        out[15] = self.batch as f32;
     }
 
     /// Whether all workers have all sums. `self` must be the sum over `workers` workers.
@@ -83,6 +87,7 @@ impl StepMetadata {
                 inverses: floats[8],
                 workers: floats[9],
             },
+            batch: floats[15] as usize,
         }
     }
 }
@@ -135,6 +140,7 @@ mod tests {
                 inverses: 0.25,
                 workers: 1.0,
             },
+            batch: 65_535,
         };
         let mut floats = [f32::NAN; HEAD];
         head.write(&mut floats);
@@ -142,7 +148,7 @@ mod tests {
         assert!((read.stats.loss_sum - head.stats.loss_sum).abs() < 1e-9);
         assert_eq!((read.stats.correct, read.stats.examples), (77, 16_777_215));
         assert_eq!((read.regroup, read.finish, read.keep), (true, false, true));
-        assert_eq!(read.stats.hold, 77);
+        assert_eq!((read.stats.hold, read.batch), (77, 65_535));
         assert_eq!((read.weight, read.parts), (head.weight, head.parts));
         assert!(read.is_unanimous(2) && !read.is_unanimous(3));
         let diverged = StepMetadata {

@@ -4,7 +4,7 @@
 mod device;
 pub(super) mod residency;
 
-use super::batches::{self, Batches, Buffers};
+use super::batches::{self, Batches, Buffers, UpdateSize};
 use super::context::WorkerContext;
 use super::error::WorkerError;
 use super::pacer::Pacer;
@@ -39,6 +39,9 @@ pub(super) struct WorkerModel {
     threads: usize,
     /// Minimum number of passes for a worker's part of a batch.
     passes: usize,
+    /// Maximum number of examples in one pass: [`MAX_PASS`], or fewer where the device has no room
+    /// for more.
+    most: usize,
     /// Step whose forward pass is done already, in the present workspace and on the present batch.
     begun: Option<u64>,
     /// Step whose examples were loaded last, while the device computed the previous step.
@@ -115,9 +118,23 @@ impl PassMemory {
 }
 
 /// Returns the number of examples of the largest pass, for `examples` examples in at least `passes`
-/// passes.
-fn largest_pass(examples: usize, passes: usize) -> usize {
-    examples.div_ceil(passes).clamp(1, MAX_PASS)
+/// passes of at most `most` examples.
+fn largest_pass(examples: usize, passes: usize, most: usize) -> usize {
+    examples.div_ceil(passes).clamp(1, most)
+}
+
+/// Allocates memory for passes of `wanted` examples. If that fails, allocates it for `before`
+/// examples, for which there was room, so that a larger part takes more passes. Returns the memory
+/// with its number of examples.
+fn room_for<T, E>(
+    (wanted, before): (usize, usize),
+    mut allocate: impl FnMut(usize) -> Result<T, E>,
+) -> Result<(T, usize), E> {
+    match allocate(wanted) {
+        Ok(room) => Ok((room, wanted)),
+        Err(_) if before < wanted => Ok((allocate(before)?, before)),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the class concentration of the workers' data shards, where workers have their own.
@@ -125,6 +142,19 @@ fn skew(spec: &JobSpec) -> Option<f64> {
     match spec.exchange.averaging? {
         Averaging::Fedavg { alpha, .. } => alpha,
         _ => None,
+    }
+}
+
+/// Returns the size of the first update, where it is not that of a constant batch.
+fn update_size(spec: &JobSpec) -> Option<UpdateSize> {
+    match spec.engine().batch_rule {
+        BatchRule::Constant => None,
+        BatchRule::AdaScale => Some(UpdateSize::Growing {
+            base: spec.scale.workers.min as usize,
+        }),
+        BatchRule::Goodput => Some(UpdateSize::Chosen {
+            examples: spec.engine().batch as usize,
+        }),
     }
 }
 
@@ -177,12 +207,11 @@ impl WorkerModel {
         if let (Some(alpha), Some(labels)) = (skew(&launch.spec), data.train.classes()) {
             batches = batches.skewed(labels, alpha, rank, workers);
         }
-        if engine.batch_rule == BatchRule::AdaScale {
-            let base = launch.spec.scale.workers.min as usize;
-            batches = batches.growing(base, |examples| Buffers::new(&network, &data, examples));
+        if let Some(size) = update_size(&launch.spec) {
+            batches = batches.sized(size, |examples| Buffers::new(&network, &data, examples));
         }
         let passes = engine.accumulate.unwrap_or(1).max(1) as usize;
-        let largest_pass = largest_pass(batches.examples(), passes);
+        let largest_pass = largest_pass(batches.examples(), passes, MAX_PASS);
         log::line(format_args!(
             "{} training and {} test examples, {} parameters, batch {batch} of which {} here",
             data.train.len(),
@@ -195,6 +224,7 @@ impl WorkerModel {
             device: ctx.device.clone(),
             threads: ctx.threads,
             passes,
+            most: MAX_PASS,
             begun: None,
             loaded: None,
             parameters: pages::zeros(network.parameter_count()),
@@ -214,17 +244,23 @@ impl WorkerModel {
             })
     }
 
-    /// Makes this worker `rank` of `workers` from the next step on.
+    /// Makes this worker `rank` of `workers` from the next step on, with updates of `chosen`
+    /// examples where their size is chosen. A part with more examples than the memory holds takes
+    /// several passes.
     ///
     /// # Errors
-    /// When the device has no room for a larger part.
-    pub fn recut(&mut self, rank: usize, workers: usize) -> Result<(), WorkerError> {
+    /// When the device has not even room for passes of the present size.
+    pub fn recut(
+        &mut self,
+        (rank, workers): (usize, usize),
+        chosen: Option<usize>,
+    ) -> Result<(), WorkerError> {
         self.begun = None;
         let (network, data) = (&self.network, &self.data);
-        self.batches.recut(rank, workers, |examples| {
+        self.batches.recut((rank, workers), chosen, |examples| {
             Buffers::new(network, data, examples)
         });
-        let largest_pass = largest_pass(self.batches.examples(), self.passes);
+        let largest_pass = largest_pass(self.batches.examples(), self.passes, self.most);
         let room = self.room.max_batch();
         let is_other = largest_pass > room || self.passes > 1 && largest_pass < room;
         if is_other || !self.room.holds(self.batches.examples()) {
@@ -234,13 +270,22 @@ impl WorkerModel {
         Ok(())
     }
 
-    /// Replaces the memory by a workspace for passes of `largest_pass` examples.
+    /// Replaces the memory by a workspace for passes of `largest_pass` examples, or of the present
+    /// number if the device has no room for more.
     fn clear_room(&mut self, largest_pass: usize) -> Result<(), WorkerError> {
+        let before = self.room.max_batch();
         // The old memory is released first, because a device may not hold both.
         self.room = PassMemory::Passes(self.network.workspace(1, 1));
-        let workspace = self
-            .network
-            .workspace_on(&self.device, largest_pass, self.threads)?;
+        let (network, device, threads) = (&self.network, &self.device, self.threads);
+        let (workspace, room) = room_for((largest_pass, before), |examples| {
+            network.workspace_on(device, examples, threads)
+        })?;
+        if room < largest_pass {
+            log::line(format_args!(
+                "the device has no room for passes of {largest_pass} examples: they stay at {room}"
+            ));
+            self.most = room;
+        }
         self.room = PassMemory::Passes(workspace);
         Ok(())
     }
@@ -272,6 +317,35 @@ impl WorkerModel {
             ready,
         );
         let stats = counts(&self.network, loss, self.batches.examples());
+        let times = StepTimes {
+            data: loaded - began,
+            compute: loaded.elapsed(),
+            exchange: Duration::ZERO,
+        };
+        self.pacer.doing(Doing::Waiting);
+        (stats, times)
+    }
+
+    /// Like [`Self::gradient`], with a pass over each half of the examples: the sum over the first
+    /// half goes into `first`, the sum over the second into `gradients`.
+    pub fn gradient_in_halves(
+        &mut self,
+        place: u64,
+        first: &mut [f32],
+        gradients: &mut [f32],
+    ) -> ([StepStats; 2], StepTimes) {
+        self.pacer.doing(Doing::Working);
+        let began = clock::now();
+        self.batches.load(&self.data.train, place);
+        let loaded = clock::now();
+        let (examples, network) = (self.batches.examples(), &self.network);
+        let halves = [0..examples / 2, examples / 2..examples];
+        let stats = [(first, &halves[0]), (gradients, &halves[1])].map(|(gradients, half)| {
+            let batch = self.batches.loaded_part(place, half.clone());
+            let workspace = self.room.workspace();
+            let loss = network.loss_and_grad(workspace, &self.parameters, &batch, gradients);
+            counts(network, loss, half.len())
+        });
         let times = StepTimes {
             data: loaded - began,
             compute: loaded.elapsed(),
@@ -372,5 +446,24 @@ impl WorkerModel {
         }
         let examples = self.data.test.len().max(1) as f64;
         Ok((loss_sum / examples, correct / examples))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn larger_part_takes_more_passes_where_memory_ends() {
+        let allocate = |examples: usize| (examples <= 48).then_some(examples).ok_or("full");
+        assert_eq!(room_for((40, 32), allocate), Ok((40, 40)));
+        assert_eq!(room_for((64, 32), allocate), Ok((32, 32)));
+        assert_eq!(room_for((64, 64), allocate), Err("full"));
+        assert_eq!(room_for((64, 60), allocate), Err("full"));
+        // 100 examples in passes of 32 from then on.
+        assert_eq!(largest_pass(100, 1, 32), 32);
+        assert_eq!(largest_pass(100, 1, MAX_PASS), 100);
+        assert_eq!(largest_pass(100, 8, 32), 13);
+        assert_eq!(largest_pass(1_000, 2, MAX_PASS), MAX_PASS);
     }
 }

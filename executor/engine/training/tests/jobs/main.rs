@@ -21,6 +21,7 @@ mod diverged;
 mod drawn;
 mod eager_checkpoints;
 mod examples;
+mod goodput;
 mod held_back;
 mod hogwild;
 mod keep_best_encoded;

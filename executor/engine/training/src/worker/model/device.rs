@@ -43,7 +43,7 @@ impl WorkerModel {
             return Ok(());
         }
         let examples = self.batches.examples();
-        let largest_pass = largest_pass(examples, self.passes);
+        let largest_pass = largest_pass(examples, self.passes, self.most);
         self.room = PassMemory::Passes(self.network.workspace(1, 1));
         let resident = DeviceTrainer::on(
             &self.device,

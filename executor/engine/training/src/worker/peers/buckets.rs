@@ -107,6 +107,9 @@ pub struct BucketStep<'a> {
     pub head: StepMetadata,
     /// Set where the gradient noise is measured; leaves statistics out of the norms.
     pub measured_by: Option<GradientNorms>,
+    /// Whether the noise is measured between two halves of this worker's examples, because there is
+    /// no other worker.
+    pub in_halves: bool,
     /// Set where each worker clips its own gradients, which are then one bucket.
     pub clip: Option<OwnClip>,
 }
@@ -119,24 +122,58 @@ impl BucketStep<'_> {
             hold: self.head.stats.hold,
             ..stats
         };
-        let examples = stats.examples as f32;
-        let measured_by = self.measured_by.as_ref().filter(|_| examples > 0.0);
-        let parts = measured_by.map(|norms| {
-            let whole = GradientRange {
-                range: 0..gradients.len(),
-                scale: 1.0 / (examples * self.cut.targets.max(1) as f32),
-            };
-            NoiseParts {
-                squares: norms.square(gradients, &[whole]) as f32,
-                inverses: 1.0 / examples,
-                workers: 1.0,
-            }
-        });
         StepMetadata {
             stats,
-            parts: parts.unwrap_or_default(),
+            parts: self
+                .noise_part(stats.examples, gradients)
+                .unwrap_or_default(),
             ..self.head
         }
+    }
+
+    /// Measures the noise part of `examples` examples, whose gradients are summed in `gradients`.
+    fn noise_part(&self, examples: u64, gradients: &[f32]) -> Option<NoiseParts> {
+        let examples = examples as f32;
+        let norms = self.measured_by.as_ref().filter(|_| examples > 0.0)?;
+        let whole = GradientRange {
+            range: 0..gradients.len(),
+            scale: 1.0 / (examples * self.cut.targets.max(1) as f32),
+        };
+        Some(NoiseParts {
+            squares: norms.square(gradients, &[whole]) as f32,
+            inverses: 1.0 / examples,
+            workers: 1.0,
+        })
+    }
+
+    /// Computes the gradients of the step in two halves, and measures the noise as two workers with
+    /// these parts would. `first` is memory for the first half.
+    fn gradient_in_halves(
+        &self,
+        model: &mut WorkerModel,
+        first: &mut Vec<f32>,
+        gradients: &mut [f32],
+    ) -> (StepMetadata, StepTimes) {
+        first.resize(gradients.len(), 0.0);
+        let ([mut stats, other], times) = model.gradient_in_halves(self.place, first, gradients);
+        let mut parts = self.noise_part(stats.examples, first).unwrap_or_default();
+        let second = self
+            .noise_part(other.examples, gradients)
+            .unwrap_or_default();
+        parts.squares += second.squares;
+        parts.inverses += second.inverses;
+        parts.workers += second.workers;
+        for (sum, first) in gradients.iter_mut().zip(first) {
+            *sum += *first;
+        }
+        stats.add(other);
+        stats.hold = self.head.stats.hold;
+        let head = StepMetadata {
+            stats,
+            parts,
+            ..self.head
+        };
+        (head, times)
     }
 }
 
@@ -148,20 +185,25 @@ pub struct BucketSums {
 }
 
 /// Computes the gradients in the arena and sums them in one piece: for few gradients, or a single
-/// worker.
+/// worker. `half` is memory for the gradients of half of the examples.
 pub fn in_one(
     (group, format): (&mut CollectiveGroup, &mut AllReduceFormat<'_>),
     model: &mut WorkerModel,
     step: &BucketStep<'_>,
+    half: &mut Vec<f32>,
 ) -> (Result<BucketSums, FabricError>, StepTimes) {
     let len = model.parameters.len();
     let gradients = &mut group.gradients_mut()[HEAD..HEAD + len];
-    let (stats, times) = model.gradient(step.place, gradients, &mut |_, _| {});
-    if let Some(clip) = step.clip {
-        let targets = stats.examples * u64::from(step.cut.targets.max(1));
-        clip.apply(&model.network, gradients, targets, step.cut.workers.len());
-    }
-    let head = step.head(stats, gradients);
+    let (head, times) = if step.in_halves {
+        step.gradient_in_halves(model, half, gradients)
+    } else {
+        let (stats, times) = model.gradient(step.place, gradients, &mut |_, _| {});
+        if let Some(clip) = step.clip {
+            let targets = stats.examples * u64::from(step.cut.targets.max(1));
+            clip.apply(&model.network, gradients, targets, step.cut.workers.len());
+        }
+        (step.head(stats, gradients), times)
+    };
     head.write(group.gradients_mut());
     let sums = format
         .all_reduce(group, step.number, 0..HEAD + len)

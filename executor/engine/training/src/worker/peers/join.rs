@@ -2,6 +2,7 @@
 
 use super::AllReduce;
 use super::averaging::AveragingState;
+use super::batch_choice::BatchChoice;
 use super::buckets::{BatchDivision, buckets};
 use super::coded::EncodedAllReduce;
 use super::gpus::{GpuSums, OFFER};
@@ -21,7 +22,7 @@ use muster_comm::log;
 use muster_comm::wire::metadata::StepStats;
 use muster_compute::model::Network;
 use muster_model::assignment::{TaskLaunch, TaskReport};
-use muster_model::spec::{self, Engine};
+use muster_model::spec::{self, BatchRule, Engine};
 use std::time::Duration;
 
 impl<'a> AllReduce<'a> {
@@ -127,6 +128,7 @@ impl<'a> AllReduce<'a> {
             },
             noise: GradientNoise::default(),
             pace: pace(launch.spec.engine()),
+            choice: choice_of_batch(launch.spec.engine()).filter(|_| rank == 0),
             me: launch.task_id,
             step: 0,
             averaging: averaging
@@ -141,10 +143,24 @@ impl<'a> AllReduce<'a> {
     }
 }
 
-/// Returns the progress state of jobs whose batch grows with the workers.
+/// Returns the progress state of jobs whose size of updates changes.
 fn pace(engine: &Engine) -> Option<ScaleInvariantProgress> {
-    let counts_gains = engine.batch_rule.counts_gains();
-    counts_gains.then(|| ScaleInvariantProgress::at(0, engine.batch as usize))
+    let pace = ScaleInvariantProgress::at(0, engine.batch as usize);
+    match engine.batch_rule {
+        BatchRule::Constant => None,
+        BatchRule::AdaScale => Some(pace),
+        BatchRule::Goodput => Some(pace.up_to(largest_batch(engine))),
+    }
+}
+
+/// Returns the choice of jobs whose coordinator chooses the size of updates.
+fn choice_of_batch(engine: &Engine) -> Option<BatchChoice> {
+    let is_chosen = engine.batch_rule == BatchRule::Goodput;
+    is_chosen.then(|| BatchChoice::new(engine.batch as usize, largest_batch(engine)))
+}
+
+fn largest_batch(engine: &Engine) -> usize {
+    engine.max_batch.unwrap_or(0).max(engine.batch) as usize
 }
 
 /// Within a node every algorithm reads sums directly from shared memory, like the hierarchical one.

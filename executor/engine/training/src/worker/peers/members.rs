@@ -98,27 +98,31 @@ impl AllReduce<'_> {
         self.cut_among(model, workers)
     }
 
-    /// Cuts batches among `workers`, in order of rank; this worker is one of them.
+    /// Cuts batches of the present size among `workers`, in order of rank; this worker is one of
+    /// them.
     pub(super) fn cut_among(
         &mut self,
         model: &mut WorkerModel,
         workers: Vec<TaskId>,
     ) -> Result<(), WorkerError> {
-        if workers == self.cut.workers {
+        let chosen = self.pace.and_then(|pace| pace.chosen());
+        let is_same_size = chosen.is_none_or(|examples| examples == self.cut.batch);
+        if workers == self.cut.workers && is_same_size {
             return Ok(());
         }
         let rank = workers.iter().position(|id| *id == self.me);
         let rank = rank.expect("a worker is in its own view");
-        model.recut(rank, workers.len())?;
+        model.recut((rank, workers.len()), chosen)?;
+        self.cut.batch = model.batches.update();
         log::line(format_args!(
-            "worker {rank} of {} from step {}, {} parameters {:016x}",
+            "worker {rank} of {} from step {}, batch {}, {} parameters {:016x}",
             workers.len(),
             self.step,
+            self.cut.batch,
             model.parameters.len(),
             self.fingerprint(model)
         ));
         self.cut.workers = workers;
-        self.cut.batch = model.batches.update();
         Ok(())
     }
 

@@ -8,6 +8,7 @@
 //! step costs the step only its examples.
 
 mod averaging;
+mod batch_choice;
 mod buckets;
 mod coded;
 mod gpus;
@@ -36,6 +37,7 @@ use super::progress::StepTimes;
 use super::shards::ShardSnapshot;
 use crate::checkpoint::{Contents, TaskCounts};
 use averaging::AveragingState;
+use batch_choice::{BatchChoice, MeasuredUpdate};
 use buckets::{AllReduceFormat, BatchDivision, BucketStep, BucketSums};
 use coded::EncodedAllReduce;
 use gpus::GpuSums;
@@ -54,6 +56,11 @@ pub use ranges::GradientRanges;
 use replica::Replica;
 use scale_invariant::{PACE, ScaleInvariantProgress};
 use std::ops::Range;
+use std::time::Duration;
+
+/// Number of updates between two that a single worker computes in halves, to measure the noise.
+/// Halves need one more pass.
+const HALVES_EVERY: u64 = 8;
 
 /// Name of the velocity of the averaging centre in checkpoints.
 const VELOCITY: &str = "averaging.velocity";
@@ -67,7 +74,7 @@ pub(super) struct AllReduce<'a> {
     buckets: Vec<Range<usize>>,
     /// Set where steps of several workers use the priority order.
     by_need: Option<PriorityAllReduce>,
-    /// Empty where gradients are summed in one piece.
+    /// Empty where gradients are summed in one piece, unless a single worker measures the noise.
     gradients: Vec<f32>,
     sums: Vec<f32>,
     /// Set where gradients are encoded.
@@ -78,8 +85,10 @@ pub(super) struct AllReduce<'a> {
     gpus: Option<GpuSums>,
     cut: BatchDivision,
     noise: GradientNoise,
-    /// Set where the batch grows with the workers.
+    /// Set where the size of updates changes.
     pace: Option<ScaleInvariantProgress>,
+    /// Set on the coordinator where it chooses the size of updates.
+    choice: Option<BatchChoice>,
     me: TaskId,
     /// Next step.
     step: u64,
@@ -128,6 +137,13 @@ impl AllReduce<'_> {
         self.cut.workers.len() > 1 && self.coded.is_none() && self.is_measured(step)
     }
 
+    /// Whether the only worker computes the next update in halves, as the noise between workers
+    /// cannot be measured. Only a chosen batch needs the noise of one worker.
+    fn is_in_halves(&self) -> bool {
+        let is_due = self.replica.updates.is_multiple_of(HALVES_EVERY);
+        self.choice.is_some() && is_due && self.cut.workers.len() == 1 && self.cut.batch > 1
+    }
+
     /// Returns this worker's head without its counts.
     fn own_head(&mut self, step: u64) -> StepMetadata {
         let regroup = match &self.role {
@@ -137,6 +153,7 @@ impl AllReduce<'_> {
         self.residual.clear();
         StepMetadata {
             regroup,
+            batch: self.next_batch(),
             keep: self.noticed == Some(step + 1),
             stats: StepStats {
                 hold: self.hold,
@@ -146,19 +163,46 @@ impl AllReduce<'_> {
         }
     }
 
+    /// Coordinator: returns the examples of an update from the next step on; 0 where they stay.
+    fn next_batch(&mut self) -> usize {
+        let noise = &self.noise;
+        let change = self.choice.as_mut().and_then(|choice| choice.choose(noise));
+        change.map_or(0, |change| {
+            log::line(format_args!("from step {}: {change}", self.step));
+            change.to
+        })
+    }
+
+    /// Coordinator: adds the times of an update that took `whole`, unless a death in its step
+    /// delayed it.
+    fn measure(&mut self, head: &StepMetadata, whole: Duration, times: StepTimes) {
+        let is_whole = head.stats.examples == self.cut.batch as u64;
+        if let Some(choice) = self.choice.as_mut().filter(|_| is_whole) {
+            let work = times.data + times.compute;
+            choice.observe(MeasuredUpdate {
+                batch: self.cut.batch,
+                workers: self.cut.workers.len(),
+                work_s: work.as_secs_f64(),
+                rest_s: whole.saturating_sub(work).as_secs_f64(),
+            });
+        }
+    }
+
     fn all_reduce(
         &mut self,
         model: &mut WorkerModel,
         step: u64,
     ) -> (Result<BucketSums, FabricError>, StepTimes) {
         let head = self.own_head(step);
-        let measures = self.measures(step);
+        let in_halves = self.is_in_halves();
+        let measures = self.measures(step) || in_halves;
         let step = BucketStep {
             number: step,
             place: self.pace.map_or(step, |pace| pace.place()),
             cut: &self.cut,
             head,
             measured_by: measures.then(|| self.replica.norms()),
+            in_halves,
             clip: self.clip_own,
         };
         let began = clock::now();
@@ -176,7 +220,7 @@ impl AllReduce<'_> {
                 (&mut self.gradients, &mut self.sums),
             )
         } else {
-            buckets::in_one(ours, model, &step)
+            buckets::in_one(ours, model, &step, &mut self.gradients)
         };
         times.exchange = began.elapsed().saturating_sub(times.data + times.compute);
         (sums, times)
@@ -226,12 +270,12 @@ impl WorkerExchange for AllReduce<'_> {
         }
         self.step = start.step;
         if let Some(pace) = &mut self.pace {
-            *pace = ScaleInvariantProgress::at(start.step, pace.batch());
+            *pace = pace.restarted(start.step);
             let kept = start.contents.extra(PACE);
             pace.resume(kept.unwrap_or_default(), &mut self.noise);
             // A checkpoint of another job, with another count of steps.
             if pace.step() != start.step {
-                *pace = ScaleInvariantProgress::at(start.step, pace.batch());
+                *pace = pace.restarted(start.step);
             }
         }
         let size = self.group.view().members.len();
@@ -276,6 +320,8 @@ impl WorkerExchange for AllReduce<'_> {
         if self.goes_by_need() {
             return self.step_by_need(model, step);
         }
+        let began = clock::now();
+        let in_halves = self.is_in_halves();
         let (sums, times) = self.all_reduce(model, step);
         let BucketSums { head, parts } = match sums {
             Ok(sums) => sums,
@@ -297,7 +343,8 @@ impl WorkerExchange for AllReduce<'_> {
             let square = self.replica.square_norm(sums, &parts);
             match &self.pace {
                 Some(pace) => {
-                    let keeps = pace.keeps(examples);
+                    let updates = if in_halves { HALVES_EVERY } else { 1 };
+                    let keeps = pace.keeps(examples).powi(updates as i32);
                     self.noise.follow(head.parts, square, examples, keeps);
                 }
                 None => self.noise.observe(head.parts, square, examples),
@@ -309,6 +356,7 @@ impl WorkerExchange for AllReduce<'_> {
                 let gain = pace.advance(&self.noise, examples, head.stats.examples);
                 let worth = (step, gain);
                 self.replica.update_worth(worth, parameters, sums, &parts);
+                pace.choose(head.batch);
                 pace.step()
             }
             None => {
@@ -317,6 +365,9 @@ impl WorkerExchange for AllReduce<'_> {
             }
         };
         self.held = head.stats.hold;
+        if !in_halves {
+            self.measure(&head, began.elapsed(), times);
+        }
         Ok((self.after_step(model, head)?, times))
     }
 

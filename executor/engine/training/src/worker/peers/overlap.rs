@@ -99,6 +99,7 @@ impl AllReduce<'_> {
             cut: &self.cut,
             head,
             measured_by: measures.then(|| self.replica.norms()),
+            in_halves: false,
             clip: None,
         };
         let mut passes = OverlapPasses {

@@ -185,7 +185,7 @@ impl<'a> Servers<'a> {
                 let (number, workers, ps_shards) =
                     (view.number, view.workers.len(), view.shards.len());
                 let rank = self.shards.rank().expect("this worker is in it");
-                model.recut(rank, workers)?;
+                model.recut((rank, workers), None)?;
                 log::line(format_args!(
                     "view {number}: worker {rank} of {workers}, {ps_shards} PS shards"
                 ));
@@ -337,7 +337,7 @@ impl WorkerExchange for Servers<'_> {
         self.shards
             .begin(view, start.step, start.updates, contents)?;
         duties.began = clock::now();
-        model.recut(0, self.peers.workers.len())?;
+        model.recut((0, self.peers.workers.len()), None)?;
         model
             .parameters
             .copy_from_slice(if self.keeps_held_back && self.all_count {
