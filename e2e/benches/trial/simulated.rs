@@ -17,6 +17,7 @@ pub fn runs(inputs: &TrialInputs) -> anyhow::Result<Vec<SimulationRun>> {
     let settings = LiveRunSettings {
         policy: PolicyName::Muster,
         is_elastic: true,
+        chooses_batch: false,
         slicing: None,
         packs: false,
         until_s: LiveRunSettings::UNTIL_S,

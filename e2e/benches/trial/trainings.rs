@@ -2,8 +2,9 @@
 
 use anyhow::Context as _;
 use muster_e2e::played::PlayedTraining;
-use muster_lab::reference_simulators::{Cluster, FixedTraining, Profiles, SimulatorRules};
+use muster_lab::reference_simulators::{Cluster, ProfiledTraining, Profiles, SimulatorRules};
 use muster_lab::trace::{TraceJob, Workload};
+use muster_sim::scenario::TrueSpeed;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -88,8 +89,11 @@ fn training(
     job: &TraceJob,
     line_s: f64,
 ) -> anyhow::Result<PlayedTraining> {
-    let training = FixedTraining::of(profiles, SimulatorRules::Pollux, cluster, job)?;
-    let mut kinds = training.speeds.by_kind.into_values();
+    let training = ProfiledTraining::fixed(profiles, SimulatorRules::Pollux, cluster, job)?;
+    let TrueSpeed::Table(speeds) = training.speed else {
+        anyhow::bail!("a training with its user's batch has a table of speeds");
+    };
+    let mut kinds = speeds.by_kind.into_values();
     let (Some(rows), None) = (kinds.next(), kinds.next()) else {
         anyhow::bail!("the trial needs nodes of one GPU kind");
     };
