@@ -39,7 +39,7 @@ pub fn of_task(
         // Read by numpy, PyTorch and OpenMP. `torchrun` would set it to 1.
         variables.insert("OMP_NUM_THREADS".to_owned(), threads.clone());
     }
-    if device::has_cuda(capacity) {
+    if device::has_cuda(capacity) || launch.gpus.is_empty() {
         let gpus: Vec<String> = launch.gpus.iter().map(u32::to_string).collect();
         // Empty for a task without GPUs, so that it sees none. GPU indexes follow NVML, which uses
         // the order of the PCI bus.
@@ -49,11 +49,11 @@ pub fn of_task(
     variables
 }
 
-/// Number of threads of a task. On CPU slots the cores are divided by slots. On a node with GPUs a
-/// task uses the cores that it requested.
+/// Number of threads of a task. On CPU slots the cores are divided by slots. A task on GPUs, or
+/// without GPUs and slots, uses the cores that it requested.
 fn threads(launch: &TaskLaunch, capacity: &Capacity, cores: u32) -> u32 {
     let held = u32::try_from(launch.gpus.len()).unwrap_or(u32::MAX);
-    let threads = if device::has_cuda(capacity) {
+    let threads = if device::has_cuda(capacity) || launch.gpus.is_empty() {
         u32::try_from(launch.cpu_milli / 1_000)
             .unwrap_or(u32::MAX)
             .min(cores)
@@ -122,6 +122,15 @@ mod tests {
         assert_eq!(threads_of(&[0, 1], 4, 6), "3");
         assert_eq!(threads_of(&[0], 4, 2), "1");
         assert_eq!(threads_of(&[], 4, 16), "1");
+    }
+
+    #[test]
+    fn task_without_gpus_sees_none_and_uses_its_requested_cores() {
+        for kind in [GpuKind::CpuSlot, GpuKind::Cuda] {
+            let variables = of_task(&launch(&[], 3_000), &capacity(kind, 4), 16, []);
+            assert_eq!(variables["CUDA_VISIBLE_DEVICES"], "", "{kind:?}");
+            assert_eq!(variables["MUSTER_THREADS"], "3", "{kind:?}");
+        }
     }
 
     #[test]

@@ -21,7 +21,9 @@ fn answer(stream: TcpStream) {
         let start = [(1, vec![0]), (1, vec![1])];
         json!({ "items": grown.iter().chain(&start).map(task).collect::<Vec<_>>(), "continue": null })
     } else if request.contains("continue=more") {
-        json!({ "items": [ended(&first)], "continue": null })
+        let mut without_gpus = queued(&id(3));
+        without_gpus["spec"]["resources"] = json!({ "worker": { "gpus": 0 } });
+        json!({ "items": [ended(&first), without_gpus], "continue": null })
     } else {
         json!({ "items": [queued(&second)], "continue": "more" })
     };
@@ -102,11 +104,13 @@ fn exported_history_is_readable_as_a_trace() {
     let expected = format!(
         "job_id,vc,submit_s,gpus,duration_s,status,kind,started_s,finished_s\n\
 {},vision,0,2,90.5,succeeded,mlp/fashion-mnist,10,100.5\n\
-{},vision,30,2,,queued,mlp/fashion-mnist,,\n",
+{},vision,30,2,,queued,mlp/fashion-mnist,,\n\
+{},vision,30,0,,queued,mlp/fashion-mnist,,\n",
         id(1),
-        id(2)
+        id(2),
+        id(3)
     );
     assert_eq!(text, expected);
     let workload = muster_lab::trace::read("h.csv", "h", &text).expect("the common schema");
-    assert_eq!(workload.jobs.len(), 2);
+    assert_eq!(workload.jobs.len(), 3);
 }

@@ -97,6 +97,24 @@ pub enum Wait {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         short: Option<Short>,
     },
+    /// A job without GPUs waits for CPU or memory. Too little is free on the nodes where it may
+    /// run, or the free part is kept for jobs that precede it.
+    WaitingForCpuAndMemory {
+        workers: u32,
+        /// CPU of one worker in thousandths of a core.
+        needed_milli: u64,
+        /// Memory of one worker.
+        needed_bytes: u64,
+        /// Largest free CPU of one node.
+        largest_free_milli: u64,
+        /// Largest free memory of one node.
+        largest_free_bytes: u64,
+        /// Nodes that take tasks and on which the job may run.
+        nodes: u32,
+        /// Whether these nodes could not hold all workers even if they were empty.
+        #[serde(default, skip_serializing_if = "is_false")]
+        exceeds_cluster: bool,
+    },
     /// These jobs are stopping to make room for the job.
     WaitingForPreemptedWorkloads { jobs: Vec<JobId> },
     /// The job failed, or a node refused one of its tasks. It starts again after a pause.
@@ -250,6 +268,16 @@ impl Waiting {
                     short: Some(short), ..
                 },
             ) => Some(short.remedy()),
+            (
+                None,
+                Wait::WaitingForCpuAndMemory {
+                    exceeds_cluster: true,
+                    ..
+                },
+            ) => Some(
+                "lower scale.workers, resources.worker.cpu_milli or resources.worker.memory_bytes, or add a node"
+                    .to_owned(),
+            ),
             (None, Wait::NoMatchingNodes { pods: true, .. }) => Some(
                 "add a node whose tasks are pods, or take pod out of the job's document".to_owned(),
             ),
@@ -269,6 +297,11 @@ impl Wait {
                 forbidden,
                 ..
             } => *largest_node_gpus > 0 || !forbidden.is_empty(),
+            Self::WaitingForCpuAndMemory {
+                exceeds_cluster,
+                nodes,
+                ..
+            } => *exceeds_cluster && *nodes > 0,
             Self::ExceedsMaxQuota { .. }
             | Self::ExceedsCluster { .. }
             | Self::TopologyPlacementFailed { short: Some(_), .. } => true,
@@ -295,6 +328,7 @@ impl Wait {
             Self::NoMatchingNodes { .. } => "NoMatchingNodes",
             Self::ExceedsCluster { .. } => "ExceedsCluster",
             Self::WaitingForGpus { .. } => "WaitingForGpus",
+            Self::WaitingForCpuAndMemory { .. } => "WaitingForCpuAndMemory",
             // No node is large enough, as in `NoMatchingNodes`.
             Self::TopologyPlacementFailed { short: Some(_), .. } => "NoMatchingNodes",
             Self::TopologyPlacementFailed { short: None, .. } => "TopologyPlacementFailed",

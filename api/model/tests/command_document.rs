@@ -100,12 +100,48 @@ fn every_broken_rule_names_its_field() {
             "resources: { worker: { gpus: 17 } }",
             "resources.worker.gpus",
         ),
+        (
+            "{ scale: { workers: { min: 1, max: 2 } }, resources: { worker: { gpus: 0 } } }",
+            "scale.workers.max",
+        ),
+        (
+            "resources: { worker: { gpus: 0, gpu_kinds: [H100] } }",
+            "resources.worker.gpu_kinds",
+        ),
+        (
+            "resources: { worker: { gpus: 0, gpu_memory_bytes: 40Gi } }",
+            "resources.worker.gpu_memory_bytes",
+        ),
+        (
+            "resources: { worker: { gpus: 0, memory_bytes: 0 } }",
+            "resources.worker.memory_bytes",
+        ),
+        (
+            "{ exclusive: true, resources: { worker: { gpus: 0 } } }",
+            "exclusive",
+        ),
+        (
+            "{ preemption: { allowed: suspend }, resources: { worker: { gpus: 0 } } }",
+            "preemption.allowed",
+        ),
     ] {
         let spec = read(wrong).unwrap_or_else(|error| panic!("{wrong}: {error}"));
         let errors = spec.validate().expect_err(wrong);
         let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
         assert_eq!(fields, [field], "{wrong}: {errors:?}");
     }
+}
+
+#[test]
+fn command_without_gpus_is_bounded_by_memory() {
+    let spec = read(
+        "resources: { worker: { gpus: 0, cpu_milli: 2000, exclude_nodes: [a] } }
+scale: { workers: { min: 2, max: 2 } }",
+    )
+    .expect("a document");
+    spec.validate().expect("a valid document");
+    assert!(spec.resources.worker.memory_bytes > 0);
+    assert!(spec.resources.worker.node_constraints().no_gpus);
 }
 
 #[test]

@@ -165,9 +165,14 @@ fn broken_rule_names_field_value_and_expectation() {
             "2000",
         ),
         (
-            "resources: { worker: { gpus: 0 } }",
-            "resources.worker.gpus",
-            "0",
+            "{ scale: { workers: { min: 1, max: 2 } }, resources: { worker: { gpus: 0 } } }",
+            "scale.workers.max",
+            "2",
+        ),
+        (
+            "{ exclusive: true, resources: { worker: { gpus: 0 } } }",
+            "exclusive",
+            "true",
         ),
         (
             "resources: { worker: { gpus: 2 } }",

@@ -252,6 +252,7 @@ async fn in_the_way(
         Wait::WaitingForGpus { .. }
             | Wait::NoMatchingNodes { .. }
             | Wait::ExceedsCluster { .. }
+            | Wait::WaitingForCpuAndMemory { .. }
             | Wait::TopologyPlacementFailed { .. }
     );
     let nodes = if wants_room {
@@ -298,6 +299,8 @@ fn obstacles(nodes: Vec<NodeRow>, spec: &JobSpec, is_kept: bool) -> Vec<Blocking
                 || row.node.capacity.cpu_milli < worker.cpu_milli
             {
                 NodeObstacle::TooSmall
+            } else if gpus_per_worker == 0 {
+                NodeObstacle::NoCpuOrMemory
             } else if free_gpus < gpus_per_worker {
                 NodeObstacle::Busy
             } else if is_kept {

@@ -36,6 +36,10 @@ pub async fn suspend(
     let mut tx = app.begin(&caller).await?;
     let row = job::get(&mut tx, id).await?;
     let row = row.ok_or_else(|| ApiError::no_job(id))?;
+    if row.job.spec.resources.worker.gpus == 0 {
+        let detail = "the job uses no GPUs (resources.worker.gpus is 0), so that a suspended job would free none; pause works for every job";
+        return Err(ApiError::new(ProblemKind::WrongPhase, detail.to_owned()));
+    }
     if !row.job.spec.suspends() {
         let detail = "the job's workers do not all wait for each other in every step, so that they cannot stand still at one: suspend needs \
                       a command, or exchange.consistency bsp without backup workers and no gossip; pause works for every job";

@@ -4,6 +4,7 @@ mod bad_input;
 mod client;
 mod commands;
 mod connections;
+mod cpu_only;
 mod document;
 mod edits;
 mod explain;

@@ -5,6 +5,7 @@ mod bad_input;
 mod browser;
 mod checkpoint_request;
 mod commands;
+mod cpu_only;
 mod defragment;
 mod examples;
 mod gpu_kinds;

@@ -6,6 +6,7 @@ mod asked;
 mod bad_nodes;
 mod commands;
 mod constraints;
+mod cpu_only;
 mod defragment;
 mod dense;
 mod events;

@@ -6,13 +6,14 @@ use muster_core::plan::JobDecision;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{BadNodes, Policy, Slicing};
 use muster_core::snapshot::{
-    ClusterSnapshot, FailedReport, Fault, Finished, Restarts, SnapshotTenant, SpeedPoint,
+    ClusterSnapshot, FailedReport, Fault, Finished, Restarts, SnapshotJob, SnapshotTenant,
+    SpeedPoint,
 };
 use muster_core::{Action, apply, apply_change, check, plan};
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::{Intent, JobPhase, JobState};
-use muster_model::spec::{AllowedPreemption, Convergence, Range};
+use muster_model::spec::{AllowedPreemption, Convergence, Ends, Range};
 use muster_model::task::{Outcome, Role, TaskState};
 use muster_model::wait::{Change, Wait};
 use proptest::prelude::*;
@@ -464,6 +465,16 @@ fn walk_where(
     policy: &Policy,
     seed: u64,
     rounds: u32,
+    also: impl FnMut(&mut ClusterSnapshot),
+) -> Result<(), TestCaseError> {
+    walk_with(policy, (seed, rounds), |_| (), also)
+}
+
+/// As [`walk_where`], with a change of each submitted job.
+fn walk_with(
+    policy: &Policy,
+    (seed, rounds): (u64, u32),
+    mut new: impl FnMut(&mut SnapshotJob),
     mut also: impl FnMut(&mut ClusterSnapshot),
 ) -> Result<(), TestCaseError> {
     let mut dice = Dice(seed);
@@ -474,6 +485,7 @@ fn walk_where(
     for round in 0..rounds {
         for _ in 0..dice.roll(4) {
             submit(&mut snapshot, &mut dice, submitted);
+            new(snapshot.jobs.last_mut().expect("just submitted"));
             submitted += 1;
         }
         snapshot.round = u64::from(round);
@@ -616,6 +628,126 @@ proptest! {
     #[test]
     fn plans_are_valid_and_stable_under_tiresias(seed in any::<u64>(), rounds in 1_u32..12) {
         walk(PolicyName::Tiresias, seed, rounds)?;
+    }
+}
+
+/// Makes every second job one without GPUs: of the engine if it can be resized in place, else a
+/// command.
+fn take_gpus(job: &mut SnapshotJob, dice: &mut Dice) {
+    if dice.one_in(2) {
+        job.worker.gpus = 0;
+        job.worker.cpu_milli = u64::from(1 + dice.roll(3)) * 150;
+        job.constraints.no_gpus = true;
+        if !job.in_place {
+            job.command = Some(Ends::AllWorkers);
+        }
+        fix_size(job);
+    }
+}
+
+/// Undoes ranges that the document of a job without GPUs cannot have.
+fn fix_size(job: &mut SnapshotJob) {
+    if job.worker.gpus == 0 {
+        job.workers.max = job.workers.min;
+        if job.command.is_some() {
+            job.ps_shards.max = job.ps_shards.min;
+        }
+    }
+}
+
+/// A random walk in which every second job uses no GPUs.
+fn walk_without_gpus(policy: &Policy, seed: u64, rounds: u32) -> Result<(), TestCaseError> {
+    let mut dice = Dice(seed ^ 0xc9);
+    walk_with(
+        policy,
+        (seed, rounds),
+        |job| take_gpus(job, &mut dice),
+        |snapshot| snapshot.jobs.iter_mut().for_each(fix_size),
+    )
+}
+
+/// Decisions on jobs with GPUs: the job, and the number of its new tasks with GPUs. `None` is a
+/// decision without a start.
+fn decisions_on_gpus(snapshot: &ClusterSnapshot, policy: &Policy) -> Vec<(JobId, Option<usize>)> {
+    let (plan, _) = plan(snapshot, policy);
+    let decisions = plan.decisions.iter().filter(|one| !is_wait(&one.action));
+    let on_gpus = decisions.filter(|one| {
+        let job = snapshot.jobs.iter().find(|job| job.id == one.job);
+        job.is_some_and(|job| !job.is_cpu_only())
+    });
+    let mut on_gpus: Vec<_> = on_gpus
+        .map(|one| match &one.action {
+            Action::Start { tasks, .. } => {
+                let with_gpus = tasks.iter().filter(|task| !task.gpus.is_empty());
+                (one.job, Some(with_gpus.count()))
+            }
+            _ => (one.job, None),
+        })
+        .collect();
+    on_gpus.sort_unstable();
+    on_gpus
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    #[test]
+    fn jobs_without_gpus_change_no_decision_on_gpus(
+        seed in any::<u64>(),
+        rounds in 1_u32..14,
+        slices in any::<bool>(),
+    ) {
+        let slicing = slices.then_some(Slicing { quantum_ms: 20_000, suspended_per_gpu: 2 });
+        let policy = Policy { slicing, ..Policy::named(PolicyName::Muster) };
+        let mut dice = Dice(seed ^ 0xc9);
+        walk_with(&policy, (seed, rounds), |job| take_gpus(job, &mut dice), |snapshot| {
+            snapshot.jobs.iter_mut().for_each(fix_size);
+            // CPU is ample, so that GPUs alone decide.
+            let nodes = &mut snapshot.nodes;
+            nodes.iter_mut().for_each(|node| node.cpu_milli = 64_000_000);
+            let mut without = snapshot.clone();
+            without.jobs.retain(|job| !job.is_cpu_only());
+            let [with, without] = [snapshot, &mut without];
+            assert_eq!(decisions_on_gpus(with, &policy), decisions_on_gpus(without, &policy));
+        })?;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(150))]
+
+    #[test]
+    fn plans_with_jobs_without_gpus_are_valid_and_stable(
+        seed in any::<u64>(),
+        rounds in 1_u32..14,
+        share in 0_usize..4,
+        slices in any::<bool>(),
+    ) {
+        let share = [
+            PolicyName::Muster,
+            PolicyName::Optimus,
+            PolicyName::Tiresias,
+            PolicyName::Fifo,
+        ][share];
+        let slicing = slices.then_some(Slicing { quantum_ms: 20_000, suspended_per_gpu: 2 });
+        let policy = Policy { slicing, ..Policy::named(share) };
+        walk_without_gpus(&policy, seed, rounds)?;
+    }
+}
+
+proptest! {
+    // Some policies solve linear programmes or search for seconds.
+    #![proptest_config(cases(10))]
+
+    #[test]
+    fn plans_with_jobs_without_gpus_are_valid_under_every_policy(
+        seed in any::<u64>(),
+        rounds in 1_u32..10,
+    ) {
+        for &share in PolicyName::ALL {
+            let rounds = if share == PolicyName::Pollux { rounds.min(2) } else { rounds };
+            walk_without_gpus(&Policy::named(share), seed, rounds)?;
+        }
     }
 }
 

@@ -69,6 +69,19 @@ fn scenario(long_s: i64, short_s: i64) -> Scenario {
     }
 }
 
+#[test]
+fn job_without_gpus_runs_beside_held_slots() {
+    let mut scenario = scenario(1_200, 30);
+    scenario.jobs.truncate(1);
+    let alone = seconds(&run(&scenario, Some(60_000)), 0);
+    let mut prepares = sim_job("prepares".to_owned(), 60, 2, 30);
+    prepares.gpus_per_worker = 0;
+    scenario.jobs.push(prepares);
+    let beside = run(&scenario, Some(60_000));
+    assert!((30.0..35.0).contains(&seconds(&beside, 1)), "{beside:?}");
+    assert!((seconds(&beside, 0) - alone).abs() < 1.0, "{beside:?}");
+}
+
 fn run(scenario: &Scenario, quantum_ms: Option<u64>) -> SimulationOutcome {
     let slicing = quantum_ms.map(|quantum_ms| Slicing {
         quantum_ms,

@@ -137,6 +137,33 @@ fn added_job_gets_start_end_cost_and_displaced_jobs() {
     assert!(patient.jobs.iter().all(|job| !job.is_displaced()));
 }
 
+#[test]
+fn added_job_without_gpus_starts_at_once_and_costs_no_gpus() {
+    let spec: JobSpec = serde_json::from_value(serde_json::json!({
+        "version": "muster/v1", "name": "prepares",
+        "command": { "argv": ["true"], "steps": 5000 },
+        "resources": { "worker": { "gpus": 0 } },
+    }))
+    .expect("a document");
+    let snapshot = full();
+    let told = what_if(
+        &snapshot,
+        &[add(spec)],
+        &policy(),
+        &SETTINGS,
+        &Cancel::default(),
+    )
+    .expect("an answer");
+    let added = &told.jobs.last().expect("the added one").after;
+    let start = added.start.expect("starts");
+    assert!(from_now_s(&told, start.p90_ms) < 10.0, "{start:?}");
+    assert!(added.finish.is_some());
+    assert!(added.gpu_s.abs() < f64::EPSILON, "{}", added.gpu_s);
+    let others = &told.jobs[..told.jobs.len() - 1];
+    let are_still = others.iter().all(|job| job.moved_ms() == Some(0));
+    assert!(are_still, "{others:?}");
+}
+
 fn quota(tenant: &str) -> WhatIfChange {
     WhatIfChange::Quota {
         tenant: tenant.to_owned(),

@@ -3255,7 +3255,7 @@ export interface components {
          * @description Why a node takes no worker of the job.
          * @enum {string}
          */
-        NodeObstacle: "busy" | "not_enough" | "kept" | "too_small" | "forbidden" | "no_pods" | "drained" | "down";
+        NodeObstacle: "busy" | "not_enough" | "kept" | "no_cpu_or_memory" | "too_small" | "forbidden" | "no_pods" | "drained" | "down";
         /** @description Condition on one label of a node. */
         NodeRequirement: {
             /** @description Key of the label. */
@@ -5503,6 +5503,38 @@ export interface components {
             reason: "topology_placement_failed";
             short?: components["schemas"]["Short"] | null;
         } | {
+            /** @description Whether these nodes could not hold all workers even if they were empty. */
+            exceeds_cluster?: boolean;
+            /**
+             * Format: int64
+             * @description Largest free memory of one node.
+             */
+            largest_free_bytes: number;
+            /**
+             * Format: int64
+             * @description Largest free CPU of one node.
+             */
+            largest_free_milli: number;
+            /**
+             * Format: int64
+             * @description Memory of one worker.
+             */
+            needed_bytes: number;
+            /**
+             * Format: int64
+             * @description CPU of one worker in thousandths of a core.
+             */
+            needed_milli: number;
+            /**
+             * Format: int32
+             * @description Nodes that take tasks and on which the job may run.
+             */
+            nodes: number;
+            /** @enum {string} */
+            reason: "waiting_for_cpu_and_memory";
+            /** Format: int32 */
+            workers: number;
+        } | {
             jobs: components["schemas"]["JobId"][];
             /** @enum {string} */
             reason: "waiting_for_preempted_workloads";
@@ -5592,7 +5624,9 @@ export interface components {
             gpu_memory_bytes: number | null;
             /**
              * Format: int32
-             * @description GPUs or CPU slots of one node; 1 to 16. 1 with `engine`.
+             * @description GPUs or CPU slots of one node; 0 to 16, at most 1 with `engine`. With 0 the workers hold
+             *     only CPU and memory of any node that takes tasks, and see no GPU. `scale.workers` is then a
+             *     fixed size.
              * @default 1
              */
             gpus: number;

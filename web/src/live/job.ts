@@ -10,6 +10,11 @@ export function isWaiting(phase: JobPhase): boolean {
   return phase === "queued" || phase === "paused";
 }
 
+/** Whether the job's workers hold GPUs or CPU slots. */
+export function usesGpus(spec: JobView["spec"]): boolean {
+  return (spec.resources?.worker?.gpus ?? 1) > 0;
+}
+
 /** Returns the job after one of its events; the same object if nothing shown changes. */
 export function foldEvent(job: JobView, { at, job_id, event, waiting }: StoredEvent): JobView {
   if (job_id !== job.id) return job;

@@ -1,5 +1,6 @@
 // A phase, shown by a word and a colour.
 import type { Intent, JobPhase, JobView } from "../api/types";
+import { usesGpus } from "../live/job";
 
 export const PHASES: readonly JobPhase[] = [
   "queued",
@@ -47,8 +48,9 @@ export function canResume(job: JobView): boolean {
   return job.intent === "pause" && !["succeeded", "failed", "cancelled"].includes(job.phase);
 }
 
+/** A job without GPUs would release none. */
 export function canSuspend(job: JobView): boolean {
-  return job.intent === "run" && job.phase === "running";
+  return job.intent === "run" && job.phase === "running" && usesGpus(job.spec);
 }
 
 export function canContinue(job: JobView): boolean {

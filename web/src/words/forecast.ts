@@ -27,6 +27,11 @@ export function dates(interval: Interval): string {
   return `80 % between ${instant(interval.p10)} and ${instant(interval.p90)}`;
 }
 
+/** Returns an amount of GPU-hours. Jobs without GPUs need none. */
+export function gpuHours(hours: number): string {
+  return hours > 0 ? `${hours.toPrecision(2)} GPU-hours` : "no GPU-hours";
+}
+
 /** Returns why the end of a job is unknown; `null` if it is known. */
 export function unforeseenSentence(why: Unforeseen | null | undefined): string | null {
   switch (why) {

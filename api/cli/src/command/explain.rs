@@ -95,7 +95,8 @@ fn describe(output: &ExplainOutput) -> String {
             "waits for",
             format!("{} ({})", waiting.message, waiting.reason),
         ));
-        in_the_way(&mut rows, &explanation.in_the_way);
+        let uses_gpus = job.spec.resources.worker.gpus > 0;
+        in_the_way(&mut rows, &explanation.in_the_way, uses_gpus);
         let change = waiting.smallest_change.clone();
         let helps = if waiting.detail.why.is_for_good() {
             "to start it at all"
@@ -127,7 +128,7 @@ fn describe(output: &ExplainOutput) -> String {
 }
 
 /// Adds one line per blocking job, for the quota and per node.
-fn in_the_way(rows: &mut Vec<(&'static str, String)>, way: &InTheWay) {
+fn in_the_way(rows: &mut Vec<(&'static str, String)>, way: &InTheWay, uses_gpus: bool) {
     if let Some(quota) = way.quota {
         let text = format!(
             "the quota: {} of {} GPUs are held, {} are needed",
@@ -140,13 +141,12 @@ fn in_the_way(rows: &mut Vec<(&'static str, String)>, way: &InTheWay) {
         rows.push(("blocked by", format!("job {name} ({} GPUs)", job.held_gpus)));
     }
     for node in &way.nodes {
-        let text = format!(
-            "node {} ({} of {} GPUs free): {}",
-            node.name,
-            node.free_gpus,
-            node.gpus,
-            node.why.as_words()
-        );
+        let free = if uses_gpus {
+            format!(" ({} of {} GPUs free)", node.free_gpus, node.gpus)
+        } else {
+            String::new()
+        };
+        let text = format!("node {}{free}: {}", node.name, node.why.as_words());
         rows.push(("blocked by", text));
     }
 }

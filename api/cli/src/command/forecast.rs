@@ -70,11 +70,18 @@ pub fn lines(expected: &Forecast, now: OffsetDateTime) -> Vec<(&'static str, Str
         "ends in",
         finish.map_or_else(|| NEVER.to_owned(), |finish| span(finish, now)),
     ));
-    rows.push((
-        "will take",
-        format!("{:.2} GPU-hours", expected.gpu_s / 3_600.0),
-    ));
+    rows.push(("will take", gpu_hours(expected.gpu_s / 3_600.0)));
     rows
+}
+
+/// Returns an amount of GPU-hours as text. Jobs without GPUs need none.
+#[must_use]
+pub fn gpu_hours(hours: f64) -> String {
+    if hours > 0.0 {
+        format!("{hours:.2} GPU-hours")
+    } else {
+        "no GPU-hours".to_owned()
+    }
 }
 
 /// Text for an event beyond the simulated future.

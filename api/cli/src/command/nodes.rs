@@ -91,7 +91,9 @@ impl NodesArgs {
                 return "no nodes have joined".to_owned();
             }
             let mut shown = table(
-                ["name", "state", "gpus", "kind", "memory", "jobs", "seen"],
+                [
+                    "name", "state", "gpus", "tasks", "kind", "memory", "jobs", "seen",
+                ],
                 nodes.iter().map(row),
             );
             let has_gpus = nodes.iter().any(|node| !is_of_cpu_slots(node));
@@ -213,7 +215,7 @@ impl WhoamiArgs {
     }
 }
 
-fn row(node: &NodeView) -> [String; 7] {
+fn row(node: &NodeView) -> [String; 8] {
     let held = node.gpus.iter().filter(|gpu| gpu.job.is_some()).count();
     let mut jobs: Vec<String> = node
         .gpus
@@ -238,6 +240,9 @@ fn row(node: &NodeView) -> [String; 7] {
         node.name.clone(),
         state.to_owned(),
         format!("{held}/{}", node.gpus.len()),
+        // Tasks without GPUs are only counted.
+        node.tasks
+            .map_or_else(|| "-".to_owned(), |tasks| tasks.to_string()),
         node.gpus
             .first()
             .map_or_else(|| "-".to_owned(), |gpu| gpu.model.clone()),

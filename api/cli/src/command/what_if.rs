@@ -1,7 +1,7 @@
 //! `muster plan` and `muster what-if`: the effect of a job, of more nodes or of another quota,
 //! without a change. The scheduler computes the answer from the present state of the cluster.
 
-use super::forecast::{NEVER, span, unknown};
+use super::forecast::{NEVER, gpu_hours, span, unknown};
 use super::{CliSession, UsageError};
 use crate::document::{note_start_over, read};
 use crate::output::{duration_s, fields, table};
@@ -102,7 +102,7 @@ fn describe_plan(plan: &PlanView) -> String {
         None => (
             NEVER.to_owned(),
             text(plan.finish, NEVER),
-            format!("{:.2} GPU-hours", plan.gpu_hours),
+            gpu_hours(plan.gpu_hours),
         ),
     };
     let mut text = fields(&[

@@ -150,8 +150,10 @@ pub struct Resources {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WorkerResources {
-    /// GPUs or CPU slots of one node; 1 to 16. 1 with `engine`.
-    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 16))]
+    /// GPUs or CPU slots of one node; 0 to 16, at most 1 with `engine`. With 0 the workers hold
+    /// only CPU and memory of any node that takes tasks, and see no GPU. `scale.workers` is then a
+    /// fixed size.
+    #[cfg_attr(feature = "schema", schema(maximum = 16))]
     pub gpus: u32,
     /// Thousandths of a core; 0 to 256,000.
     #[cfg_attr(feature = "schema", schema(maximum = 256_000))]
@@ -382,12 +384,12 @@ impl JobSpec {
 
     /// Whether its workers can be suspended. The kernel stops the processes of a command. Engine
     /// workers must all wait for each other in every step; otherwise a worker could be suspended
-    /// within a step.
+    /// within a step. Workers without GPUs have no GPUs to lend.
     #[must_use]
     pub fn suspends(&self) -> bool {
-        self.command.is_some()
-            || self.exchange.consistency == Consistency::Bsp { backup: 0 }
-                && !matches!(self.exchange.averaging, Some(Averaging::Gossip { .. }))
+        let all_wait = self.exchange.consistency == Consistency::Bsp { backup: 0 }
+            && !matches!(self.exchange.averaging, Some(Averaging::Gossip { .. }));
+        self.resources.worker.gpus > 0 && (self.command.is_some() || all_wait)
     }
 
     /// Returns the seconds after which a running command is stopped and has failed. This is not an

@@ -3,7 +3,7 @@
 //! All constraints must hold. They apply to every task of the job, PS shards included, because
 //! labels often describe a network or a site.
 
-use super::WorkerResources;
+use super::{WorkerResources, is_false};
 use crate::node::GpuClass;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -54,6 +54,9 @@ pub struct NodeConstraints {
     /// Names of nodes on which the job does not run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude_nodes: Vec<String>,
+    /// Whether the workers use no GPUs, so that the GPUs of a node do not matter.
+    #[serde(skip_serializing_if = "is_false")]
+    pub no_gpus: bool,
 }
 
 /// Properties of a node that constraints refer to.
@@ -116,7 +119,7 @@ impl NodeConstraints {
         if !self.node_selector.iter().all(|one| one.holds(node.labels)) {
             return Some(UnmetConstraint::NodeSelector);
         }
-        let class = node.class?;
+        let class = node.class.filter(|_| !self.no_gpus)?;
         if !self.allows_model(node.gpu_model, class, best) {
             return Some(UnmetConstraint::GpuKinds);
         }
@@ -157,6 +160,7 @@ impl WorkerResources {
             gpu_memory_bytes: self.gpu_memory_bytes,
             node_selector: self.node_selector.clone(),
             exclude_nodes: self.exclude_nodes.clone(),
+            no_gpus: self.gpus == 0,
         }
     }
 }

@@ -137,7 +137,7 @@ impl Preemption {
             "preemption.allowed",
             &"suspend",
             self.allowed != AllowedPreemption::Suspend || spec.may_be_suspended(),
-            "never or restart: this job cannot be suspended, because it is exclusive, its tasks are pods, or its workers do not wait for each other in every step",
+            "never or restart: this job cannot be suspended, because it is exclusive, its tasks are pods, it uses no GPUs, or its workers do not wait for each other in every step",
         );
         errors.check(
             "preemption.min_runtime",

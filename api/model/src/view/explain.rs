@@ -117,6 +117,9 @@ pub enum NodeObstacle {
     NotEnough,
     /// Its free GPUs are reserved for jobs that precede this one.
     Kept,
+    /// Too little CPU or memory is free for the workers of a job without GPUs, or it is reserved
+    /// for jobs that precede this one.
+    NoCpuOrMemory,
     /// Even if empty, it has fewer GPUs, or less memory or CPU, than one worker needs.
     TooSmall,
     /// The constraints of the job (`resources.worker`) exclude it.
@@ -146,6 +149,9 @@ impl NodeObstacle {
             Self::Busy => "other jobs hold its GPUs",
             Self::NotEnough => "has room, but not for the whole minimum",
             Self::Kept => "its free GPUs are kept for jobs ahead of this one",
+            Self::NoCpuOrMemory => {
+                "too little CPU or memory is free, or it is kept for jobs ahead of this one"
+            }
             Self::TooSmall => "too small for one worker",
             Self::Forbidden => "the job's resources.worker excludes it",
             Self::NoPods => "runs tasks as processes, and the job's must be pods",

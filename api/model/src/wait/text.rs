@@ -139,6 +139,43 @@ impl fmt::Display for Wait {
                 gpus(*needed_gpus),
                 plural(*free_gpus as usize, "is", "are")
             ),
+            Self::WaitingForCpuAndMemory { nodes: 0, .. } => write!(
+                f,
+                "no node on which its tasks may run takes tasks: the others are drained, excluded, away or ruled out by the job's constraints"
+            ),
+            Self::WaitingForCpuAndMemory {
+                workers,
+                needed_milli,
+                needed_bytes,
+                largest_free_milli,
+                largest_free_bytes,
+                nodes,
+                exceeds_cluster,
+            } => {
+                write!(
+                    f,
+                    "needs {:.1} cores and {:.1} GiB of memory for {}; ",
+                    cores(*needed_milli),
+                    gib(*needed_bytes),
+                    match workers {
+                        1 => "its worker".to_owned(),
+                        many => format!("each of {many} workers"),
+                    }
+                )?;
+                if *exceeds_cluster {
+                    let nodes = plural(*nodes as usize, "node", "nodes");
+                    return write!(
+                        f,
+                        "even if they were empty, {nodes} could not hold them all"
+                    );
+                }
+                write!(
+                    f,
+                    "one node has at most {:.1} cores and {:.1} GiB free, some of it perhaps kept for jobs ahead of it",
+                    cores(*largest_free_milli),
+                    gib(*largest_free_bytes)
+                )
+            }
             Self::WaitingForPreemptedWorkloads { jobs } => {
                 let jobs = plural(jobs.len(), "job is", "jobs are");
                 write!(f, "room is being made: {jobs} stopping")

@@ -1,5 +1,6 @@
 //! Changes that would let a waiting job start: applied to a snapshot, or tried on the dense state.
 
+use super::cpu_only;
 use super::forbidden_gpus::relaxed;
 use super::free::FreeNode;
 use super::passes::run_until_started;
@@ -199,6 +200,7 @@ fn tried<'a>(
 
 fn starts_after(round: &mut RoundState<'_>, index: usize, waves: u32) -> bool {
     for _ in 0..waves {
+        cpu_only::start_before_policy(round);
         if run_until_started(round, index) {
             return true;
         }
@@ -215,6 +217,7 @@ fn starts_after(round: &mut RoundState<'_>, index: usize, waves: u32) -> bool {
             round.part_with(other);
         }
     }
+    cpu_only::start_before_policy(round);
     run_until_started(round, index)
 }
 

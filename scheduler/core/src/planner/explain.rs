@@ -5,7 +5,7 @@
 use super::assumed_change::{could_start, would_start};
 use super::fixpoint::RoundFixpoint;
 use super::forbidden_gpus::{GpusCounted, forbidden_gpus};
-use super::free::{Availability, gpus_of};
+use super::free::{Availability, HostCapacity, gpus_of};
 use super::job_nodes::JobNodes;
 use super::observations::{is_refused, refused_starts};
 use super::place::fits_empty;
@@ -282,6 +282,9 @@ impl WaitExplainer<'_, '_> {
                 refused: self.refused(live),
             };
         }
+        if live.job.is_cpu_only() {
+            return self.lacks_cpu_or_memory(live);
+        }
         let Some(member) = live.member else {
             return Wait::NotConsidered;
         };
@@ -344,6 +347,36 @@ impl WaitExplainer<'_, '_> {
                 kept_gpus,
             ),
             forbidden: self.free_elsewhere(live),
+        }
+    }
+
+    /// Reason of a job without GPUs.
+    fn lacks_cpu_or_memory(&self, live: &PlannedJob<'_>) -> Wait {
+        let shape = &live.shape;
+        let short = self.short(live);
+        if short.is_some() {
+            return Wait::TopologyPlacementFailed {
+                needed_gpus: 0,
+                free_gpus: self.reach.free_gpus,
+                short,
+            };
+        }
+        let nodes = self.fixpoint.free.iter().filter(|node| node.takes(shape));
+        let (mut count, mut largest) = (0, HostCapacity::default());
+        for node in nodes {
+            let room = node.room(Availability::Now);
+            largest.cpu_milli = largest.cpu_milli.max(room.cpu_milli);
+            largest.memory_bytes = largest.memory_bytes.max(room.memory_bytes);
+            count += 1;
+        }
+        Wait::WaitingForCpuAndMemory {
+            workers: shape.workers.min,
+            needed_milli: shape.worker.cpu_milli,
+            needed_bytes: shape.worker.memory_bytes,
+            largest_free_milli: u64::try_from(largest.cpu_milli).unwrap_or(0),
+            largest_free_bytes: u64::try_from(largest.memory_bytes).unwrap_or(0),
+            nodes: count,
+            exceeds_cluster: count > 0 && !fits_empty(self.round, shape),
         }
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct FreeNode {
     pub open: bool,
     /// Whether its GPUs are parts of GPUs (MIG instances), of which a task gets one.
     pub parts: bool,
+    /// Whether its GPUs are CPU slots.
+    pub cpu_slots: bool,
     /// Whether its tasks are pods.
     pub pods: bool,
     /// Free GPUs.
@@ -79,6 +81,7 @@ impl FreeNode {
             rack,
             open,
             parts: is_part(&node.gpu_model),
+            cpu_slots: node.cpu_slots,
             pods: node.has_pods(),
             now: if open { ours } else { 0 },
             later: 0,
@@ -142,6 +145,16 @@ impl FreeNode {
         match when {
             Availability::Now => (self.now & !self.withheld).count_ones(),
             Availability::Later => ((self.now | self.later) & !self.withheld).count_ones(),
+        }
+    }
+
+    /// Number of GPUs, then of CPU slots, beside which CPU and memory are worth keeping.
+    pub(crate) fn gpus_beside_cpu(&self, when: Availability) -> (u32, u32) {
+        let count = self.gpus(when);
+        if self.cpu_slots {
+            (0, count)
+        } else {
+            (count, 0)
         }
     }
 

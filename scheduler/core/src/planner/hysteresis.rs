@@ -14,7 +14,8 @@ use muster_model::job::Charge;
 /// Whether no earlier decision is in progress: no job has still to stop, to find its place again or
 /// to complete a resize in place. A job that starts does not count, because its GPUs are decided.
 pub(crate) fn is_settled(round: &RoundState<'_>) -> bool {
-    round.jobs.iter().all(|live| match live.scheduling_state {
+    let mut jobs = round.jobs.iter().filter(|live| !live.job.is_cpu_only());
+    jobs.all(|live| match live.scheduling_state {
         SchedulingState::Returning | SchedulingState::Displaced => false,
         SchedulingState::Resting | SchedulingState::Ending => live.holdings.is_empty(),
         SchedulingState::Running => {

@@ -34,7 +34,12 @@ pub(crate) fn start_at_destinations(round: &mut RoundState<'_>) {
             node.now_room.holds(held.room) && node.now & held.gpus == held.gpus
         });
         if has_room && quota.is_none_or(|quota| holds <= quota) {
-            let why = "continues on the GPUs that were reserved for it".to_owned();
+            let what = if held.iter().any(|held| held.gpus != 0) {
+                "GPUs"
+            } else {
+                "nodes"
+            };
+            let why = format!("continues on the {what} that were reserved for it");
             round.start(index, &placed, why);
         } else {
             round.refresh(index);
@@ -118,6 +123,7 @@ impl RoundState<'_> {
         for held in &live.holdings {
             self.free[held.node as usize].release_later(held);
         }
+        self.show_cpu_of(index);
     }
 
     fn set_destination(&mut self, index: usize, placed: GangPlacement) {

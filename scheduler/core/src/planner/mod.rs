@@ -15,6 +15,7 @@
 //! - `policy_guard`, `hysteresis`: the policy's answer, the guard around it, and hysteresis.
 //! - `passes`, `fixpoint`: stops, starts and resizes until nothing changes, and the result. They
 //!   use `gang`, `place`, `in_place` and `resize`. `passes::exchange`: jobs that exchange GPUs.
+//! - `cpu_only`: jobs whose workers use no GPUs.
 //! - `migration`, `defragment`, `cost`: migrations and their costs.
 //! - `shards`: number of PS shards of jobs whose workers stay.
 //! - `time_slicing`, `packing`, `gpu_memory`: time slicing, jobs that share a GPU, and the memory
@@ -26,6 +27,7 @@
 mod assumed_change;
 mod bad_nodes;
 mod cost;
+mod cpu_only;
 mod defragment;
 mod estimate_cache;
 mod evacuation;

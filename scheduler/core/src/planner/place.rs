@@ -1,6 +1,7 @@
 //! Placement of a gang where the policy's place is not available: on as few nodes of one kind as
 //! possible, within their CPU and memory.
 
+use super::cpu_only;
 use super::free::{Availability, FreeNode, HostCapacity};
 use super::gang::{self, GangShape, NodeTaskCounts};
 use super::planned_job::PlannedJob;
@@ -16,6 +17,9 @@ pub(crate) fn find(
     (workers, ps_shards): (u32, u32),
     when: Availability,
 ) -> Option<Vec<NodeTaskCounts>> {
+    if shape.worker.gpus == 0 {
+        return cpu_only::find(free, shape, (workers, ps_shards), when);
+    }
     let mut kinds: Vec<u16> = free
         .iter()
         .filter(|node| node.gpus(when) > 0)

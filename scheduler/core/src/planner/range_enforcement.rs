@@ -90,7 +90,9 @@ pub(crate) fn grow(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint) -> bool
             continue;
         }
         let grows = had < wanted && !is_waited_for(round, fixpoint, live);
-        if live.job.in_place {
+        // The workers of a job without GPUs are not placed by GPUs, so they restart as one gang.
+        let restarts = live.job.is_cpu_only() && had < wanted;
+        if live.job.in_place && !restarts {
             let larger = grows
                 .then(|| more_workers(round, index, &free))
                 .flatten()
@@ -107,9 +109,16 @@ pub(crate) fn grow(round: &mut RoundState<'_>, fixpoint: &RoundFixpoint) -> bool
             tried += 1;
             if let Some(placed) = larger_anew(round, index, &free, wanted) {
                 let why = why_larger(had, wanted, "workers", wanted);
+                let to = placed.holdings(&round.jobs[index].shape);
                 round.relocate(index, placed, why);
-                // GPUs that are free now may be part of its own place.
-                return true;
+                if !round.jobs[index].job.is_cpu_only() {
+                    // GPUs that are free now may be part of its own place.
+                    return true;
+                }
+                for held in &to {
+                    free[held.node as usize].keep(held);
+                }
+                any = true;
             }
         }
     }
@@ -170,6 +179,10 @@ fn is_waited_for(round: &RoundState<'_>, fixpoint: &RoundFixpoint, live: &Planne
         if !waits || other.job.intent != Intent::Run || other.priority < live.priority {
             return false;
         }
+        // They compete for other resources.
+        if other.job.is_cpu_only() != live.job.is_cpu_only() {
+            return false;
+        }
         let is_own = other.tenant == live.tenant;
         let is_served = other
             .member
@@ -182,7 +195,7 @@ fn is_waited_for(round: &RoundState<'_>, fixpoint: &RoundFixpoint, live: &Planne
 }
 
 /// Whether the jobs of its tenant that stay leave less quota than the job's minimum.
-fn quota_is_short(round: &RoundState<'_>, waits: &PlannedJob<'_>) -> bool {
+pub(crate) fn quota_is_short(round: &RoundState<'_>, waits: &PlannedJob<'_>) -> bool {
     let of_tenant = round.jobs.iter().filter(|live| live.tenant == waits.tenant);
     let kept: u32 = of_tenant
         .filter(|live| live.scheduling_state.stays())

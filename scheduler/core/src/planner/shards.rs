@@ -78,7 +78,8 @@ pub(crate) fn beside_waiting(round: &RoundState<'_>, free: &[FreeNode]) -> Vec<F
     let waiting = round
         .jobs
         .iter()
-        .filter(|live| live.scheduling_state.waits() && live.job.intent == Intent::Run);
+        .filter(|live| live.scheduling_state.waits() && live.job.intent == Intent::Run)
+        .filter(|live| !live.job.is_cpu_only());
     let mut shapes = Vec::new();
     for live in waiting {
         let shape = live.shape.least();

@@ -1,5 +1,6 @@
 //! The stages of a round, in their order. `docs/design/planner.md` describes each.
 
+use super::cpu_only;
 use super::defragment;
 use super::evacuation;
 use super::fixpoint::RoundFixpoint;
@@ -20,7 +21,7 @@ type Stage = fn(&mut RoundState<'_>);
 type Revision = fn(&mut RoundState<'_>, &RoundFixpoint) -> bool;
 
 /// What no policy decides.
-const BEFORE_PASSES: [Stage; 8] = [
+const BEFORE_PASSES: [Stage; 9] = [
     evacuation::evacuate_drained_nodes,
     // Before the ranges, because a job that is already being resized could only be stopped for its
     // quota.
@@ -31,13 +32,15 @@ const BEFORE_PASSES: [Stage; 8] = [
     packing::unpack,
     migration::start_at_destinations,
     time_slicing::before_policy,
+    cpu_only::start_before_policy,
 ];
 
-const REVISIONS: [Revision; 4] = [
+const REVISIONS: [Revision; 5] = [
     defragment::propose_migrations,
     time_slicing::resume_on_free_gpus,
     range_enforcement::grow,
     shards::adopt,
+    cpu_only::start_on_the_rest,
 ];
 
 /// Runs all stages once. Returns the result of the last pass, which changed nothing.

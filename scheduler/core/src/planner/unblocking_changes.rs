@@ -10,6 +10,7 @@ use super::planned_job::PlannedJob;
 use super::queue_order::QueueOrder;
 use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
+use crate::snapshot::SnapshotNode;
 use muster_model::wait::{Change, Wait};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -66,6 +67,7 @@ impl UnblockingChanges<'_, '_> {
                 candidates.extend(self.for_room(live, needed_gpus));
                 candidates
             }
+            Wait::WaitingForCpuAndMemory { .. } => self.for_cpu_and_memory(live),
             Wait::ExceedsMaxQuota { .. }
             | Wait::NoMatchingNodes { .. }
             | Wait::ExceedsCluster { .. }
@@ -86,13 +88,49 @@ impl UnblockingChanges<'_, '_> {
         let mut candidates = self.waits(live, missing, of_tenant);
         candidates.extend(self.priorities(live));
         let mut own: Vec<&PlannedJob<'_>> = self.running().collect();
-        own.retain(|other| other.tenant == live.tenant && gpus_of(&other.holdings) >= missing);
+        own.retain(|other| other.tenant == live.tenant && !other.job.is_cpu_only());
+        own.retain(|other| gpus_of(&other.holdings) >= missing);
         own.sort_by_key(|other| (gpus_of(&other.holdings), Reverse(QueueOrder::of(other))));
         candidates.extend(own.into_iter().take(TRIED).map(|other| Change::EndJob {
             job: other.job.id,
             name: other.job.name.clone(),
         }));
         candidates
+    }
+
+    /// Candidates for a job without GPUs: ends of jobs of any kind, because all of them hold CPU
+    /// and memory.
+    fn for_cpu_and_memory(&self, live: &PlannedJob<'_>) -> Vec<Change> {
+        let mut candidates: Vec<Change> = self.reported_change(live).into_iter().collect();
+        let ends = self.ends(|_| true);
+        let counts = (1..=ends.len()).filter(|count| count.is_power_of_two());
+        candidates.extend(counts.take(TRIED).map(|count| {
+            let ended = ends[..count].iter().map(|(_, other)| other.job.id);
+            Change::Wait {
+                until_unix_ms: ends[count - 1].0,
+                ended: ended.collect(),
+            }
+        }));
+        candidates.extend(self.closed(|_| true));
+        candidates.extend(self.priorities(live));
+        let mut own: Vec<&PlannedJob<'_>> = self.running().collect();
+        own.retain(|other| other.tenant == live.tenant);
+        own.sort_by_key(|other| (gpus_of(&other.holdings), Reverse(QueueOrder::of(other))));
+        candidates.extend(own.into_iter().take(TRIED).map(|other| Change::EndJob {
+            job: other.job.id,
+            name: other.job.name.clone(),
+        }));
+        candidates
+    }
+
+    /// The earliest expected ends of running jobs, Unix ms.
+    fn ends(&self, is_counted: impl Fn(&PlannedJob<'_>) -> bool) -> Vec<(i64, &PlannedJob<'_>)> {
+        let running = self.running().filter(|other| is_counted(other));
+        let ends = running.filter_map(|other| Some((self.end_ms(other)?, other)));
+        let mut ends: Vec<(i64, &PlannedJob<'_>)> = ends.collect();
+        ends.sort_by_key(|&(end_ms, other)| (end_ms, other.job.id));
+        ends.truncate(ENDS);
+        ends
     }
 
     fn running(&self) -> impl Iterator<Item = &PlannedJob<'_>> {
@@ -103,12 +141,7 @@ impl UnblockingChanges<'_, '_> {
     /// Waits for the earliest expected ends: for as many jobs as together hold the missing GPUs,
     /// then for more.
     fn waits(&self, live: &PlannedJob<'_>, missing: u32, of_tenant: bool) -> Vec<Change> {
-        let mut ends: Vec<(i64, &PlannedJob<'_>)> = self
-            .running()
-            .filter_map(|other| Some((self.end_ms(other)?, other)))
-            .collect();
-        ends.sort_by_key(|&(end_ms, other)| (end_ms, other.job.id));
-        ends.truncate(ENDS);
+        let ends = self.ends(|other| !other.job.is_cpu_only());
         let mut freed = 0;
         let mut candidates: Vec<Change> = self.reported_change(live).into_iter().collect();
         for (count, &(until_unix_ms, other)) in (1..).zip(&ends) {
@@ -193,7 +226,7 @@ impl UnblockingChanges<'_, '_> {
         let largest = of_a_task.max().unwrap_or(0);
         let quota = self.round.quota(live).unwrap_or(u32::MAX);
         let (least, per_worker) = (live.shape.min_gpus(), live.shape.worker.gpus);
-        let mut candidates = self.closed();
+        let mut candidates = self.closed(has_gpus);
         candidates.extend(allowances(why));
         candidates.extend(self.fewer_workers(live, cluster.min(quota)));
         let fits = largest.min(quota / live.shape.workers.min.max(1));
@@ -226,10 +259,10 @@ impl UnblockingChanges<'_, '_> {
     }
 
     /// Nodes that an administrator can open.
-    fn closed(&self) -> Vec<Change> {
+    fn closed(&self, helps: impl Fn(&SnapshotNode) -> bool) -> Vec<Change> {
         let nodes = self.round.snapshot.nodes.iter();
-        let closed =
-            nodes.filter(|node| node.up && !node.is_open() && !node.cordoned && node.gpus > 0);
+        let closed = nodes.filter(|node| node.up && !node.is_open() && !node.cordoned);
+        let closed = closed.filter(|node| helps(node));
         let closed = closed.take(TRIED).map(|node| Change::UncordonNode {
             name: node.name.clone(),
         });
@@ -241,7 +274,7 @@ impl UnblockingChanges<'_, '_> {
         let free = free.filter(|node| node.suits(&live.shape));
         let gaps = free.map(|node| node.gpus_of_a_task(Availability::Now));
         let largest_gap = gaps.max().unwrap_or(0);
-        let mut candidates = self.closed();
+        let mut candidates = self.closed(has_gpus);
         candidates.extend(lower_min_workers(live, self.free_gpus));
         candidates.extend(lower_gpus_per_worker(live, largest_gap));
         let missing = needed_gpus.saturating_sub(self.free_gpus).max(1);
@@ -264,6 +297,7 @@ pub(crate) fn never_could_start(round: &RoundState<'_>, live: &PlannedJob<'_>, w
         | Wait::Suspended
         | Wait::WaitingForQuota { .. }
         | Wait::WaitingForGpus { .. }
+        | Wait::WaitingForCpuAndMemory { .. }
         | Wait::WaitingForPreemptedWorkloads { .. }
         | Wait::BackingOff { .. } => false,
     };
@@ -304,6 +338,10 @@ fn end_of_wait_ms(change: &Change) -> Option<i64> {
         Change::Wait { until_unix_ms, .. } => Some(*until_unix_ms),
         _ => None,
     }
+}
+
+fn has_gpus(node: &SnapshotNode) -> bool {
+    node.gpus > 0
 }
 
 /// Nodes that the job could allow.

@@ -398,11 +398,18 @@ impl SnapshotJob {
         self.workers.min.saturating_mul(self.worker.gpus)
     }
 
-    /// Whether the job takes time slices: its workers can be suspended, and may be suspended for
-    /// other jobs.
+    /// Whether the workers use no GPUs. No policy decides on such a job.
+    #[must_use]
+    pub fn is_cpu_only(&self) -> bool {
+        self.worker.gpus == 0
+    }
+
+    /// Whether the job takes time slices: its workers use GPUs, can be suspended, and may be
+    /// suspended for other jobs.
     #[must_use]
     pub fn takes_turns(&self) -> bool {
-        self.suspends && !self.exclusive && self.preemption.allowed != AllowedPreemption::Never
+        let could = self.suspends && !self.is_cpu_only();
+        could && !self.exclusive && self.preemption.allowed != AllowedPreemption::Never
     }
 
     /// Whether the job has run for the `min_runtime` of its document since its last start or

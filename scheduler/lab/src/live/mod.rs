@@ -104,6 +104,10 @@ pub enum LiveError {
     )]
     NoLength { job: String },
     #[error(
+        "job {job} uses no GPUs; the live rules simulate jobs with GPUs: leave it out of the workload"
+    )]
+    NoGpus { job: String },
+    #[error(
         "job {job} says how many steps it does and not how long it runs; the live rules take durations"
     )]
     Steps { job: String },
@@ -248,7 +252,7 @@ fn length_s(cluster: &Cluster, job: &TraceJob) -> Result<f64, LiveError> {
     }
     let most = cluster.gpus();
     if job.gpus == 0 {
-        return Err(LiveError::NoLength {
+        return Err(LiveError::NoGpus {
             job: job.name.clone(),
         });
     }

@@ -110,6 +110,9 @@ fn jobs_without_length_are_not_sampled_and_refused_by_run() {
     ]);
     let refused = under(PolicyName::Fifo, false, &workload);
     assert!(matches!(refused, Err(LiveError::NoLength { job }) if job == "a"));
+    let without_gpus = trace(&["b,x,0,0,9,ok"]);
+    let refused = under(PolicyName::Fifo, false, &without_gpus);
+    assert!(matches!(refused, Err(LiveError::NoGpus { job }) if job == "b"));
     let (kept, left_out) = sample(workload.clone(), 1);
     assert_eq!((kept.jobs.len(), left_out), (1, 2));
     assert_eq!(kept.jobs[0].name, "c");

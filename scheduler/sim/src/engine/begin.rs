@@ -112,7 +112,10 @@ fn uses(scenario: &Scenario) -> Vec<GpuUse> {
 
 pub(super) fn job(id: JobId, spec: &SimJob) -> SnapshotJob {
     SnapshotJob {
-        constraints: NodeConstraints::default(),
+        constraints: NodeConstraints {
+            no_gpus: spec.gpus_per_worker == 0,
+            ..NodeConstraints::default()
+        },
         id,
         tenant: tenant_id(spec.tenant as u128),
         name: spec.name.clone(),
@@ -146,7 +149,7 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> SnapshotJob {
         leaving: Vec::new(),
         in_place: spec.in_place,
         replicated: false,
-        suspends: true,
+        suspends: spec.gpus_per_worker > 0,
         exclusive: false,
         preemption: Default::default(),
         reported: None,

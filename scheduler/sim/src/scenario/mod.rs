@@ -87,6 +87,7 @@ pub struct SimJob {
     pub submitted_ms: i64,
     pub workers: Range,
     pub ps_shards: Range,
+    /// 0 for workers that hold only CPU and memory.
     pub gpus_per_worker: u32,
     pub retries: u32,
     /// The remaining tasks continue while others join or leave.

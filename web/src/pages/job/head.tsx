@@ -127,7 +127,7 @@ const QUESTIONS: Record<Verb, Asked> = {
   }),
   pause: (name) => ({
     title: `Pause ${name}?`,
-    text: "It writes a checkpoint and releases its GPUs. It continues from there when you resume it.",
+    text: "It writes a checkpoint and releases what it holds. It continues from there when you resume it.",
     verb: "Pause",
     danger: false,
   }),

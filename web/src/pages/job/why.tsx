@@ -3,11 +3,11 @@
 import { Link } from "react-router";
 import type { Accuracy, Explanation, Intent, JobView, NodeObstacle, StoredEvent, Wait } from "../../api/types";
 import { decisions, sizeReason } from "../../live/history";
-import { isTerminal, isWaiting } from "../../live/job";
+import { isTerminal, isWaiting, usesGpus } from "../../live/job";
 import { useNow } from "../../ui/now";
 import { Panel } from "../../ui/panel";
 import { detailLine, size, who } from "../../words/event";
-import { dates, expected, heldSentence, unforeseenSentence } from "../../words/forecast";
+import { dates, expected, gpuHours, heldSentence, unforeseenSentence } from "../../words/forecast";
 import { count, percent, plural, rate } from "../../words/number";
 import { clock, duration, instant } from "../../words/time";
 
@@ -121,8 +121,12 @@ function SizeFacts({ job, explanation }: { job: JobView; explanation: Explanatio
           <dd>{decided.why}</dd>
         </>
       )}
-      <dt title="Seconds saved per share of the cluster">One worker more</dt>
-      <dd className="num">{gain === null ? "no gain" : `would gain ${count(gain)}`}</dd>
+      {usesGpus(job.spec) ? (
+        <>
+          <dt title="Seconds saved per share of the cluster">One worker more</dt>
+          <dd className="num">{gain === null ? "no gain" : `would gain ${count(gain)}`}</dd>
+        </>
+      ) : null}
       {other === null || other.job_id === job.id ? null : (
         <>
           <dt title="The job that would have received the next GPU">Runner-up</dt>
@@ -195,7 +199,7 @@ function Expected({ job, accuracy, now }: { job: JobView; accuracy: Accuracy | n
         {why === null ? (
           <>
             <dt>Will take</dt>
-            <dd className="num">{(forecast.gpu_s / 3600).toPrecision(2)} GPU-hours</dd>
+            <dd className="num">{gpuHours(forecast.gpu_s / 3600)}</dd>
           </>
         ) : (
           <>
@@ -289,9 +293,11 @@ function WaitReason({ job, events, explanation, now }: Omit<Props, "accuracy"> &
               {way.nodes.slice(0, 6).map((node) => (
                 <p key={node.name}>
                   <span className="mono">{node.name}</span>{" "}
-                  <span className="num">
-                    {node.free_gpus} of {node.gpus} free
-                  </span>
+                  {usesGpus(job.spec) ? (
+                    <span className="num">
+                      {node.free_gpus} of {node.gpus} free
+                    </span>
+                  ) : null}
                   <span className="muted"> {obstacle(node.why)}</span>
                 </p>
               ))}
@@ -318,6 +324,8 @@ function obstacle(why: NodeObstacle): string {
       return "not enough for its minimum";
     case "kept":
       return "kept for jobs ahead of it";
+    case "no_cpu_or_memory":
+      return "too little CPU or memory is free, or kept for jobs ahead of it";
     case "too_small":
       return "too small for one worker";
     case "forbidden":

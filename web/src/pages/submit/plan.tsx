@@ -6,7 +6,7 @@ import { fromThrown, type ApiError } from "../../api/problem";
 import { useResource } from "../../api/resource";
 import type { Interval, JobView, NodeView, PlanView, ShiftedJob } from "../../api/types";
 import { Panel } from "../../ui/panel";
-import { dates, expectedIn, unforeseenSentence } from "../../words/forecast";
+import { dates, expectedIn, gpuHours, unforeseenSentence } from "../../words/forecast";
 import { bytes, count, plural } from "../../words/number";
 import { duration } from "../../words/time";
 
@@ -109,7 +109,7 @@ function Outlook({ plan }: { plan: PlanView }) {
         {why === null ? (
           <>
             <dt>Would take</dt>
-            <dd className="num">{plan.gpu_hours.toPrecision(2)} GPU-hours</dd>
+            <dd className="num">{gpuHours(plan.gpu_hours)}</dd>
           </>
         ) : null}
       </dl>

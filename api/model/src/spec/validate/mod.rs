@@ -3,6 +3,7 @@
 
 mod command;
 mod compression;
+mod cpu_only;
 mod dataset;
 mod engine;
 mod exchange;
@@ -43,7 +44,7 @@ impl fmt::Display for FieldError {
 }
 
 /// Further GPUs of an engine worker would be idle.
-const ONE_GPU: &str = "1, and more workers (scale.workers) where more GPUs are to compute: a worker of the built-in engine uses one";
+const AT_MOST_ONE_GPU: &str = "0 or 1, and more workers (scale.workers) where more GPUs are to compute: a worker of the built-in engine uses at most one";
 
 const MAX_LABELS: usize = 64;
 const MIB: u64 = 1 << 20;
@@ -200,15 +201,16 @@ impl JobSpec {
         let worker = &self.resources.worker;
         let shard = self.resources.ps_shard;
         let (most, expected) = match self.engine {
-            Some(_) => (1, ONE_GPU),
-            None => (16, "1 to 16"),
+            Some(_) => (1, AT_MOST_ONE_GPU),
+            None => (16, "0 to 16"),
         };
         errors.check(
             "resources.worker.gpus",
             &worker.gpus,
-            (1..=most).contains(&worker.gpus),
+            worker.gpus <= most,
             expected,
         );
+        self.check_cpu_only(errors);
         for (role, cpu_milli, memory_bytes) in [
             ("worker", worker.cpu_milli, worker.memory_bytes),
             ("ps_shard", shard.cpu_milli, shard.memory_bytes),

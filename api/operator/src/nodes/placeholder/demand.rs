@@ -54,6 +54,7 @@ fn needs_nodes(job: &JobView) -> bool {
                 Wait::WaitingForGpus { .. }
                     | Wait::NoMatchingNodes { .. }
                     | Wait::ExceedsCluster { .. }
+                    | Wait::WaitingForCpuAndMemory { .. }
                     | Wait::TopologyPlacementFailed { .. }
             )
         )

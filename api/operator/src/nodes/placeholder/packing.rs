@@ -151,7 +151,11 @@ impl PlaceholderPool {
             return None;
         }
         let mut node = self.capacity();
-        let most = self.gpus / gang.worker.gpus.max(1);
+        let most = match gang.worker.gpus {
+            // CPU and memory bound workers without GPUs.
+            0 => gang.workers,
+            gpus => self.gpus / gpus,
+        };
         Some((0..most).take_while(|_| node.takes(&gang.worker)).count() as u32)
     }
 
@@ -280,6 +284,18 @@ mod tests {
         hungry.worker.memory_bytes = 300 << 30;
         assert_eq!(nodes(&both[..1], &[hungry], 10), only("large", 2));
         assert_eq!(nodes(&both, &[], 10), []);
+    }
+
+    #[test]
+    fn gang_without_gpus_is_packed_by_cpu_and_memory() {
+        let both = [("large", pool(8, false)), ("small", pool(1, false))];
+        // 64 workers of one core fit on a node of 64 cores, however few GPUs it has.
+        assert_eq!(nodes(&both, &[gang(100, 0)], 10), only("small", 2));
+        let mut hungry = gang(3, 0);
+        hungry.worker.memory_bytes = 300 << 30;
+        assert_eq!(nodes(&both[..1], &[hungry], 10), only("large", 3));
+        hungry.worker.memory_bytes = 600 << 30;
+        assert_eq!(nodes(&both, &[hungry], 10), []);
     }
 
     #[test]

@@ -116,6 +116,11 @@ fn job_with_another_wait_reason_needs_no_nodes() {
     let scattered =
         json!({ "reason": "topology_placement_failed", "needed_gpus": 6, "free_gpus": 7 });
     assert!(needs_nodes("queued", "run", &scattered));
+    let for_cpu = json!({
+        "reason": "waiting_for_cpu_and_memory", "workers": 3, "needed_milli": 8_000, "needed_bytes": 1_u64 << 30,
+        "largest_free_milli": 4_000, "largest_free_bytes": 1_u64 << 40, "nodes": 2,
+    });
+    assert!(needs_nodes("queued", "run", &for_cpu));
     let quota =
         json!({ "reason": "waiting_for_quota", "needed_gpus": 6, "used_gpus": 1, "quota_gpus": 6 });
     let room_is_made = json!({ "reason": "waiting_for_preempted_workloads", "jobs": [] });

@@ -93,6 +93,16 @@ pub fn main(options: &TaskArgs) -> i32 {
     }
 }
 
+/// Returns the device to open. Workers without GPUs compute on the CPU, also where the setting of
+/// the node names a GPU.
+fn device_choice(launch: &TaskLaunch, of_node: DeviceChoice) -> DeviceChoice {
+    if launch.spec.resources.worker.gpus == 0 {
+        DeviceChoice::Cpu
+    } else {
+        of_node
+    }
+}
+
 fn run_worker(
     launch: &TaskLaunch,
     rank: u32,
@@ -104,7 +114,8 @@ fn run_worker(
     // The executor sets this variable to the task's GPUs, on nodes that have GPUs.
     let granted = std::env::var("CUDA_VISIBLE_DEVICES").is_ok_and(|gpus| !gpus.is_empty());
     let precision = document::precision(launch.spec.engine(), options.precision);
-    let device = match Device::open(options.device, granted, precision) {
+    let choice = device_choice(launch, options.device);
+    let device = match Device::open(choice, granted, precision) {
         Ok((device, why)) => {
             if let Some(why) = why {
                 log::line(format_args!("the task's GPU cannot be used: {why}"));
@@ -220,4 +231,31 @@ fn failed(events: &EventsFile, message: String, retryable: bool) -> i32 {
         log::line(format_args!("could not keep the report of it: {error}"));
     }
     exit_code::FAILED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn launch(gpus: u32) -> TaskLaunch {
+        serde_json::from_value(json!({
+            "task_id": "01890000-0000-7000-8000-000000000001", "job_id": "01890000-0000-7000-8000-000000000002",
+            "tenant_id": "01890000-0000-7000-8000-000000000003", "revision": 1, "role": { "kind": "worker", "rank": 0 },
+            "workers": 1, "ps_shards": 0, "gpus": [], "cpu_milli": 0, "memory_bytes": 0, "secret": "00",
+            "resume_step": null, "trained_s": 0.0, "grace_ms": 1,
+            "spec": {
+                "version": "muster/v1", "name": "a", "command": { "argv": ["true"] },
+                "resources": { "worker": { "gpus": gpus } },
+            },
+        }))
+        .expect("a launch")
+    }
+
+    #[test]
+    fn worker_without_gpus_ignores_the_gpu_of_the_node_setting() {
+        let of_node = DeviceChoice::Cuda(1);
+        assert_eq!(device_choice(&launch(0), of_node), DeviceChoice::Cpu);
+        assert_eq!(device_choice(&launch(1), of_node), of_node);
+    }
 }

@@ -383,6 +383,7 @@ fn is_movable(round: &RoundState<'_>, live: &PlannedJob<'_>) -> bool {
         && live.allows_size(live.size)
         && !live.is_resizing
         && live.host.is_none()
+        && !live.job.is_cpu_only()
         && !live.job.exclusive
         && !cost::begins_anew(live)
         && preemption::may_make_room(live.job, round.now_ms)

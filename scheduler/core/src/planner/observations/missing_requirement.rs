@@ -18,12 +18,17 @@ pub(super) fn is_lack(job: &SnapshotJob) -> bool {
 /// if enough remain.
 pub(super) fn nowhere(job: &SnapshotJob, nodes: &[SnapshotNode]) -> Option<String> {
     let lacks = job.failed.as_ref()?.lacks.as_ref()?;
-    let per_worker = job.worker.gpus.max(1);
     let left = nodes
         .iter()
-        .filter(|node| node.is_open() && node.gpus >= per_worker && (node.has_pods() || !job.pods))
+        .filter(|node| node.is_open() && node.gpus >= job.worker.gpus)
+        .filter(|node| node.has_pods() || !job.pods)
         .filter(|node| !job.unfit.contains(&node.id));
-    let room: u32 = left.map(|node| node.gpus / per_worker).sum();
+    let per_node = |node: &SnapshotNode| match job.worker.gpus {
+        // Any number of workers without GPUs may be on one node.
+        0 => job.workers.min,
+        gpus => node.gpus / gpus,
+    };
+    let room: u32 = left.map(per_node).fold(0, u32::saturating_add);
     let looked = job.unfit.len();
     if looked >= MAX_UNFIT_NODES {
         return Some(format!("{looked} nodes do not have {lacks}"));

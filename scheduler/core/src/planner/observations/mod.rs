@@ -411,9 +411,10 @@ impl ObservationContext<'_> {
     }
 }
 
-/// Whether the whole gang is up and can be suspended, and no task joins or leaves.
+/// Whether the whole gang is up and can be suspended, and no task joins or leaves. A job without
+/// GPUs would free none and keep its memory, so it stops instead.
 pub(crate) fn is_whole(job: &SnapshotJob) -> bool {
-    job.suspends && is_up(job)
+    job.suspends && !job.is_cpu_only() && is_up(job)
 }
 
 /// Whether the whole gang is up, and no task joins or leaves. Finished tasks of a command count as

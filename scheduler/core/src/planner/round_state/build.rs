@@ -66,6 +66,7 @@ impl<'a> RoundState<'a> {
             reserved: None,
             lendable: NodeGpuMasks::new(),
             journal: None,
+            has_cpu_only: snapshot.jobs.iter().any(SnapshotJob::is_cpu_only),
             moves: Vec::new(),
             inherited: NodeGpuMasks::new(),
             kept: NodeGpuMasks::new(),
@@ -198,7 +199,8 @@ impl<'a> RoundState<'a> {
             &self.kinds,
         );
         let index = self.jobs.len();
-        let is_member = (scheduling_state.stays() && second.is_none()) || scheduling_state.waits();
+        let is_seen = (scheduling_state.stays() && second.is_none()) || scheduling_state.waits();
+        let is_member = is_seen && !job.is_cpu_only();
         self.jobs.push(PlannedJob {
             job,
             tenant,
@@ -231,6 +233,9 @@ impl<'a> RoundState<'a> {
             guest: None,
             shared: 0,
         });
+        if scheduling_state.stays() {
+            self.hide_cpu_of(index);
+        }
         if is_member {
             let dense = self.dense(index);
             self.problem.jobs.push(dense);

@@ -33,6 +33,7 @@ use jobs_by_gpu::JobsByGpu;
 use muster_model::id::StudyId;
 use muster_model::plan::PreemptionCost;
 use node_sets::NodeSetTable;
+pub(crate) use resumption::cpu_of_workers;
 use std::cell::OnceCell;
 
 pub(crate) struct RoundState<'a> {
@@ -51,6 +52,8 @@ pub(crate) struct RoundState<'a> {
     pub empty: Vec<FreeNode>,
     /// In the order of the snapshot.
     pub jobs: Vec<PlannedJob<'a>>,
+    /// Whether any job uses no GPUs. Rounds without such jobs look for none.
+    pub has_cpu_only: bool,
     pub problem: SchedulingProblem,
     /// Ids of the studies that jobs are trials of, ascending.
     studies: Vec<StudyId>,
@@ -85,7 +88,8 @@ impl<'a> RoundState<'a> {
             self.journal.is_none(),
             "members are told apart by their places in a trial"
         );
-        if self.jobs[index].member.is_some() {
+        let live = &self.jobs[index];
+        if live.member.is_some() || live.job.is_cpu_only() {
             return;
         }
         // Members are in order of submission, as in the next round.
@@ -129,6 +133,7 @@ impl<'a> RoundState<'a> {
         let gpus = live.holdings.iter().map(|held| (held.node, held.gpus));
         let gpus: NodeGpuMasks = gpus.collect();
         self.reveal(&gpus);
+        self.hide_cpu_of(index);
         self.refresh(index);
     }
 
@@ -164,6 +169,7 @@ impl<'a> RoundState<'a> {
         let gpus = live.holdings.iter().map(|held| (held.node, held.gpus));
         let gpus: NodeGpuMasks = gpus.collect();
         self.hide_again(&gpus);
+        self.show_cpu_of(index);
         self.refresh(index);
         self.keep_excluded();
     }
@@ -179,7 +185,9 @@ impl<'a> RoundState<'a> {
         self.held[live.tenant as usize] -= std::mem::take(&mut live.shared);
         self.give_back(index, &holdings);
         self.part_with(index);
-        if self.jobs[index].member.is_none() && self.jobs[index].scheduling_state.waits() {
+        let live = &self.jobs[index];
+        let is_seen = live.scheduling_state.waits() && !live.job.is_cpu_only();
+        if is_seen && live.member.is_none() {
             self.jobs[index].member = Some(self.members.len());
             let dense = self.dense(index);
             self.problem.jobs.push(dense);

@@ -104,7 +104,7 @@ impl RoundState<'_> {
 }
 
 /// CPU of the unreleased workers, by node.
-fn cpu_of_workers(live: &PlannedJob<'_>) -> BTreeMap<u32, i64> {
+pub(crate) fn cpu_of_workers(live: &PlannedJob<'_>) -> BTreeMap<u32, i64> {
     let each = i64::try_from(live.job.worker.cpu_milli).unwrap_or(i64::MAX);
     let mut cpu_milli = BTreeMap::new();
     for (task, node) in live.job.tasks.iter().zip(&live.places) {

@@ -126,7 +126,7 @@ fn urgent(round: &RoundState<'_>) -> Option<i32> {
     let queued = jobs.filter(|(index, live)| {
         let waits =
             live.scheduling_state == SchedulingState::Queued && live.job.intent == Intent::Run;
-        waits && could_run(round, *index)
+        waits && !live.job.is_cpu_only() && could_run(round, *index)
     });
     queued.map(|(_, live)| live.job.priority).max()
 }
