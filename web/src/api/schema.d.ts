@@ -1357,10 +1357,10 @@ export interface components {
             share: number;
         };
         /**
-         * @description Effect of the number of workers on the batch.
+         * @description Rule by which the batch of an update changes during a job.
          * @enum {string}
          */
-        BatchRule: "constant" | "adascale";
+        BatchRule: "constant" | "adascale" | "goodput";
         /** @description A best trial and its trained model. */
         BestTrialView: {
             checkpoint: components["schemas"]["Written"] | null;
@@ -1995,7 +1995,7 @@ export interface components {
              *     unless `batch_rule` says so. 1 to 65,536.
              */
             batch: number;
-            /** @description Effect of the number of workers on the batch. */
+            /** @description Rule by which the batch of an update changes during the job. */
             batch_rule?: components["schemas"]["BatchRule"];
             /**
              * Format: double
@@ -2012,6 +2012,12 @@ export interface components {
              *     `sgd` without momentum, `all_reduce` and one worker. 1 to 64.
              */
             hogwild_threads?: number | null;
+            /**
+             * Format: int32
+             * @description Largest batch with `batch_rule: goodput`, which requires it. More than `batch`, at most
+             *     65,536.
+             */
+            max_batch?: number | null;
             model: components["schemas"]["Model"];
             optimizer: components["schemas"]["Optimizer"];
             precision?: components["schemas"]["Precision"] | null;
@@ -4389,7 +4395,7 @@ export interface components {
             exchange_ms: number | null;
             /**
              * Format: double
-             * @description Steps that an update is worth, if the batch grows with the workers (`batch_rule: adascale`).
+             * @description Steps that an update is worth, with the batch rules `adascale` and `goodput`.
              */
             gain?: number | null;
             /**
