@@ -8,6 +8,7 @@ mod commands;
 mod cpu_only;
 mod defragment;
 mod examples;
+mod goodput;
 mod gpu_kinds;
 mod idle_slots;
 mod in_a_bucket;
