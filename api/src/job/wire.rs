@@ -242,6 +242,7 @@ fn progress(row: &JobRow) -> Option<ProgressView> {
         test_loss: evaluation.and_then(|one| one.loss),
         evaluated_on: evaluation.map(|one| one.split),
         examples_per_s: latest.and_then(|one| one.examples_per_s),
+        gain: latest.and_then(|one| one.gain),
         steps_per_s: latest.map(|one| one.steps_per_s),
         eta_s: latest
             .filter(|_| row.job.state.phase() == JobPhase::Running)

@@ -56,6 +56,9 @@ async fn chosen_batch_grows_and_the_family_knows_its_goodput() {
     let most = gains.fold(0.0, f64::max);
     assert!(most > 1.2 && most < MAX_BATCH / BATCH + 0.1, "{most}");
 
+    let shown = cluster.run(&["show", &first.to_string()]);
+    assert!(shown.contains("examples, worth "), "{shown}");
+
     // The speeds of the family are steps: above the updates of the samples.
     let families = cluster.client().families().await.expect("families");
     let [family] = &families[..] else {

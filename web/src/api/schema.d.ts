@@ -4124,6 +4124,11 @@ export interface components {
             examples_per_s: number | null;
             /**
              * Format: double
+             * @description Steps that an update is worth, with the batch rules `adascale` and `goodput`.
+             */
+            gain?: number | null;
+            /**
+             * Format: double
              * @description Training loss; null if the program has not logged it.
              */
             loss: number | null;

@@ -83,6 +83,7 @@ export function foldSample(job: JobView, sample: SampleView): JobView {
       evaluated_on: before?.evaluated_on ?? null,
       examples_per_s: sample.examples_per_s,
       steps_per_s: sample.steps_per_s,
+      ...(sample.gain == null ? {} : { gain: sample.gain }),
       eta_s: left === null || sample.steps_per_s <= 0 ? null : left / sample.steps_per_s,
       sampled_at: sample.at,
     },

@@ -104,6 +104,7 @@ fn describe(job: &JobView) -> String {
             format!("{}{total}{}", progress.step, epoch(progress.epoch)),
         ));
         rows.extend(measures(progress));
+        rows.extend(update(job, progress).map(|worth| ("update", worth)));
         // A forecast replaces this simple estimate.
         if let Some(eta_s) = progress.eta_s.filter(|_| job.forecast.is_none()) {
             rows.push(("ends in", duration_s(eta_s)));
@@ -262,6 +263,17 @@ fn measures(progress: &ProgressView) -> impl Iterator<Item = (&'static str, Stri
     ]
     .into_iter()
     .filter_map(|(name, value)| Some((name, value?)))
+}
+
+/// Returns what an update of a changing batch is worth.
+fn update(job: &JobView, progress: &ProgressView) -> Option<String> {
+    let engine = job.spec.engine.as_ref()?;
+    let (examples, efficiency) = progress.update(engine.batch)?;
+    let gain = progress.gain?;
+    Some(format!(
+        "{examples:.0} examples, worth {gain:.1} steps (efficiency {:.0}%)",
+        100.0 * efficiency
+    ))
 }
 
 fn percent(share: f64) -> String {

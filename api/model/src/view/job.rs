@@ -198,6 +198,9 @@ pub struct ProgressView {
     /// Null before the first sample.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub steps_per_s: Option<f64>,
+    /// Steps that an update is worth, with the batch rules `adascale` and `goodput`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gain: Option<f64>,
     /// Seconds until `total_steps` at the present rate. Null if the job does not run, or if its end
     /// is not a number of steps.
     #[cfg_attr(feature = "schema", schema(required = true))]
@@ -205,6 +208,18 @@ pub struct ProgressView {
     #[serde(with = "time::serde::rfc3339::option")]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub sampled_at: Option<OffsetDateTime>,
+}
+
+impl ProgressView {
+    /// Returns the examples of an update and its statistical efficiency: its gain over that of the
+    /// same examples in updates of `batch` examples each, at most 1. `None` with a constant batch.
+    #[must_use]
+    pub fn update(&self, batch: u32) -> Option<(f64, f64)> {
+        let gain = self.gain?;
+        let examples = gain * self.examples_per_s? / self.steps_per_s?;
+        let efficiency = gain * f64::from(batch) / examples;
+        (examples.is_finite() && efficiency.is_finite()).then(|| (examples, efficiency.min(1.0)))
+    }
 }
 
 /// One process of a job.
@@ -395,5 +410,30 @@ mod tests {
         event.message = "Submitted".to_owned();
         event.detail = Some("as a copy".to_owned());
         assert_eq!(event.text().to_string(), "Submitted; as a copy");
+    }
+
+    #[test]
+    fn efficiency_of_an_update_is_its_gain_over_its_growth() {
+        let progress = |gain, examples_per_s| ProgressView {
+            step: 1,
+            total_steps: None,
+            epoch: None,
+            loss: None,
+            accuracy: None,
+            test_accuracy: None,
+            test_loss: None,
+            evaluated_on: None,
+            examples_per_s: Some(examples_per_s),
+            steps_per_s: Some(30.0),
+            gain,
+            eta_s: None,
+            sampled_at: None,
+        };
+        // 10 updates of 512 examples per second, each worth 3 of 4 possible steps.
+        let update = progress(Some(3.0), 5_120.0).update(128);
+        assert_eq!(update, Some((512.0, 0.75)));
+        assert_eq!(progress(Some(1.0), 3_840.0).update(128), Some((128.0, 1.0)));
+        assert_eq!(progress(None, 5_120.0).update(128), None);
+        assert_eq!(progress(Some(3.0), 0.0).update(128), None);
     }
 }

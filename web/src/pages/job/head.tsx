@@ -235,8 +235,19 @@ function Measures({ job }: { job: JobView }) {
     ["Epoch", progress?.epoch?.toFixed(2) ?? NONE],
     ["Examples/s", examples === null || examples === undefined ? NONE : rate(examples)],
   ];
+  const update = updateWorth(job);
+  if (update !== null) all.push(["Update", update]);
   const shown = job.spec.command ? all.filter(([, value]) => value !== NONE) : all;
   return shown.map(([name, value]) => <Fact key={name} name={name} value={value} />);
+}
+
+/** Returns the examples of an update of a changing batch, and the steps that it is worth. */
+function updateWorth({ spec, progress }: JobView): string | null {
+  const [gain, examples, steps] = [progress?.gain, progress?.examples_per_s, progress?.steps_per_s];
+  if (gain == null || examples == null || steps == null || steps <= 0 || spec.engine == null) return null;
+  const batch = (gain * examples) / steps;
+  const efficiency = Math.min(1, (gain * spec.engine.batch) / batch);
+  return `${batch.toFixed(0)} examples, worth ${gain.toFixed(1)} steps (${percent(efficiency, 0)})`;
 }
 
 function sizeText(size: JobView["workers"], ended: boolean): string {
