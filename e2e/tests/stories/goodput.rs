@@ -4,12 +4,13 @@
 use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use muster_e2e::story::every_round_replays;
 
-const STEPS: u64 = 6_000;
+/// Enough for several decisions, which are at least a second apart.
+const STEPS: u64 = 80_000;
 const BATCH: f64 = 8.0;
 const MAX_BATCH: f64 = 64.0;
 
 /// An update of this small network takes nearly as long with eight times the examples.
-fn document(name: &str) -> String {
+fn document(name: &str, steps: u64) -> String {
     format!(
         "
 version: muster/v1
@@ -24,7 +25,7 @@ engine:
   seed: 3
 exchange: {{ topology: all_reduce }}
 scale: {{ workers: {{ min: 1, max: 2 }} }}
-stop: {{ steps: {STEPS} }}
+stop: {{ steps: {steps} }}
 "
     )
 }
@@ -32,7 +33,7 @@ stop: {{ steps: {STEPS} }}
 #[tokio::test]
 async fn chosen_batch_grows_and_the_family_knows_its_goodput() {
     let mut cluster = TestCluster::start(TestClusterOptions { nodes: 1, slots: 2 }).await;
-    let first = cluster.submit(&document("first")).await.id;
+    let first = cluster.submit(&document("first", STEPS)).await.id;
     let done = cluster.succeeded(first).await;
     assert_eq!(done.failures, 0, "{done:?}");
     let progress = done.progress.expect("it trained");
@@ -74,7 +75,7 @@ async fn chosen_batch_grows_and_the_family_knows_its_goodput() {
     );
 
     // A second job is planned by what the first has measured.
-    let second = cluster.submit(&document("second")).await.id;
+    let second = cluster.submit(&document("second", 4_000)).await.id;
     let done = cluster.succeeded(second).await;
     assert_eq!(done.failures, 0, "{done:?}");
     every_round_replays(&cluster);
