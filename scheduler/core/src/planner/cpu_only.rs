@@ -6,15 +6,14 @@
 
 use super::fixpoint::RoundFixpoint;
 use super::free::{Availability, FreeNode, Holding, HostCapacity};
-use super::gang::{self, GangShape, NodeTaskCounts};
-use super::place;
+use super::gang::{self, GangShape};
 use super::planned_job::PlannedJob;
 use super::queue_order::QueueOrder;
 use super::range_enforcement::quota_is_short;
 use super::round_state::{RoundState, cpu_of_workers};
 use super::scheduling_state::SchedulingState;
+use super::{place, place_by_cpu};
 use muster_model::job::Intent;
-use std::cmp::Reverse;
 
 /// Stage before the passes: starts CPU-only jobs that precede jobs with GPUs, and those for which
 /// there is room beside them.
@@ -36,43 +35,6 @@ pub(crate) fn start_on_the_rest(round: &mut RoundState<'_>, fixpoint: &RoundFixp
         member.is_some_and(|member| fixpoint.promised.contains_key(&member))
     };
     start(round, fixpoint.free.clone(), is_promised)
-}
-
-/// A place for this number of workers and shards, if there is one. Tasks go to nodes with few free
-/// GPUs, so that CPU beside free GPUs stays available, then to those with the most free CPU.
-pub(crate) fn find(
-    free: &[FreeNode],
-    shape: &GangShape,
-    (workers, ps_shards): (u32, u32),
-    when: Availability,
-) -> Option<Vec<NodeTaskCounts>> {
-    let mut left = free.to_vec();
-    let mut shares: Vec<NodeTaskCounts> = Vec::new();
-    let worker = HostCapacity::worker(&shape.worker);
-    let shard = HostCapacity::shard(&shape.ps_shard);
-    for task in 0..workers.saturating_add(ps_shards) {
-        let is_worker = task < workers;
-        let needed = if is_worker { worker } else { shard };
-        let nodes = (0_u32..).zip(&left);
-        let fitting = nodes.filter(|(_, node)| node.takes(shape) && node.room(when).holds(needed));
-        let (node, _) = fitting.min_by_key(|(index, node)| {
-            let cpu_milli = node.room(when).cpu_milli;
-            (node.gpus_beside_cpu(when), Reverse(cpu_milli), *index)
-        })?;
-        left[node as usize].take_room(needed, when);
-        let at = shares.iter().position(|share| share.node == node);
-        let at = at.unwrap_or_else(|| {
-            shares.push(NodeTaskCounts {
-                node,
-                workers: 0,
-                ps_shards: 0,
-            });
-            shares.len() - 1
-        });
-        shares[at].workers += u32::from(is_worker);
-        shares[at].ps_shards += u32::from(!is_worker);
-    }
-    Some(shares)
 }
 
 fn start<'a>(
@@ -106,7 +68,7 @@ fn start<'a>(
         }
         let shape = live.shape.clone();
         let size = (shape.workers.min, shape.ps_shards.min);
-        let Some(shares) = find(&free, &shape, size, Availability::Now) else {
+        let Some(shares) = place_by_cpu::find(&free, &shape, size, Availability::Now) else {
             too_large.push(shape);
             continue;
         };

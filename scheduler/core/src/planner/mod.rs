@@ -46,6 +46,7 @@ mod observations;
 mod packing;
 mod passes;
 mod place;
+mod place_by_cpu;
 mod planned_job;
 mod policy_guard;
 mod preemption;

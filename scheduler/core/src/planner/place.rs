@@ -1,9 +1,9 @@
 //! Placement of a gang where the policy's place is not available: on as few nodes of one kind as
 //! possible, within their CPU and memory.
 
-use super::cpu_only;
 use super::free::{Availability, FreeNode, HostCapacity};
 use super::gang::{self, GangShape, NodeTaskCounts};
+use super::place_by_cpu;
 use super::planned_job::PlannedJob;
 use super::round_state::RoundState;
 use crate::policies::place::{FreeNodeGpus, in_one_rack, tight};
@@ -18,7 +18,7 @@ pub(crate) fn find(
     when: Availability,
 ) -> Option<Vec<NodeTaskCounts>> {
     if shape.worker.gpus == 0 {
-        return cpu_only::find(free, shape, (workers, ps_shards), when);
+        return place_by_cpu::find(free, shape, (workers, ps_shards), when);
     }
     let mut kinds: Vec<u16> = free
         .iter()
