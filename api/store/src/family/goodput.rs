@@ -33,6 +33,21 @@ pub struct UpdateTime {
     pub samples: f64,
 }
 
+/// Reads an [`UpdateTime`] from a row. Each statement has a row type of its own.
+macro_rules! update_time {
+    ($row:ident) => {
+        UpdateTime {
+            gpu_kind: $row.gpu_kind,
+            workers: unsigned32($row.workers),
+            nodes: unsigned32($row.nodes),
+            batch: $row.batch,
+            update_s: $row.update_s,
+            exchange_s: $row.exchange_s,
+            samples: $row.samples,
+        }
+    };
+}
+
 /// Sums over the samples of one class of batches.
 #[derive(Debug, Clone, Copy, Default)]
 struct ClassSum {
@@ -149,7 +164,7 @@ pub(super) async fn times(
 ) -> Result<Vec<((TenantId, String), UpdateTime)>, StoreError> {
     let rows = sqlx::query!(
         r#"select given.tenant_id as "tenant_id!", given.family as "family!", p.gpu_kind as "gpu_kind!", p.workers as "workers!",
-                  p.nodes as "nodes!", sum(p.kept) as "weight!", sum(p.kept * p.batch) / sum(p.kept) as "batch!",
+                  p.nodes as "nodes!", sum(p.kept) as "samples!", sum(p.kept * p.batch) / sum(p.kept) as "batch!",
                   sum(p.kept * p.update_s) / sum(p.kept) as "update_s!", sum(p.kept * p.exchange_s) / sum(p.kept) as "exchange_s!"
            from unnest($1::uuid[], $2::text[]) as given (tenant_id, family)
            cross join lateral (
@@ -172,15 +187,7 @@ pub(super) async fn times(
     .fetch_all(conn)
     .await?;
     let times = rows.into_iter().map(|row| {
-        let time = UpdateTime {
-            gpu_kind: row.gpu_kind,
-            workers: unsigned32(row.workers),
-            nodes: unsigned32(row.nodes),
-            batch: row.batch,
-            update_s: row.update_s,
-            exchange_s: row.exchange_s,
-            samples: row.weight,
-        };
+        let time = update_time!(row);
         ((row.tenant_id.into(), row.family), time)
     });
     Ok(times.collect())
@@ -235,15 +242,7 @@ pub(crate) async fn times_of_jobs(
     .fetch_all(conn)
     .await?;
     let times = rows.into_iter().map(|row| {
-        let time = UpdateTime {
-            gpu_kind: row.gpu_kind,
-            workers: unsigned32(row.workers),
-            nodes: unsigned32(row.nodes),
-            batch: row.batch,
-            update_s: row.update_s,
-            exchange_s: row.exchange_s,
-            samples: row.samples,
-        };
+        let time = update_time!(row);
         (row.job_id.into(), time)
     });
     Ok(times.collect())

@@ -5,6 +5,7 @@ use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::job::{AfterStop, RequeueCause};
 use muster_model::plan::{Action, PlannedTask};
+use muster_model::progress::Sample;
 use muster_model::task::Role;
 use muster_store::family::{self, FamilySpeeds, PlacedSpeed, UpdateTime};
 use muster_store::plan::{Loaded, Loader};
@@ -66,13 +67,23 @@ async fn sampled(
     let samples = (1_u32..).zip(speeds).map(|(step, &speed)| {
         let mut sample = sample(u64::from(step), f64::from(step), 1.0, speed);
         sample.workers = workers;
-        (at(4), TaskReport::Progress { sample })
+        sample
     });
+    reported(world, (node, task), samples).await
+}
+
+async fn reported(
+    world: &World,
+    (node, task): (NodeId, TaskId),
+    samples: impl Iterator<Item = Sample>,
+) -> anyhow::Result<()> {
     let events = TaskEvents {
         task_id: task,
         revision: 1,
         first_seq: 0,
-        events: samples.collect(),
+        events: samples
+            .map(|sample| (at(4), TaskReport::Progress { sample }))
+            .collect(),
     };
     let report = NodeReport {
         events: vec![events],
@@ -298,19 +309,9 @@ async fn sampled_batches(
         sample.exchange_ms = Some(5.0);
         sample.noise_scale = Some(noise);
         sample.ps_shards = 0;
-        (at(4), TaskReport::Progress { sample })
+        sample
     });
-    let events = TaskEvents {
-        task_id: task,
-        revision: 1,
-        first_seq: 0,
-        events: samples.collect(),
-    };
-    let report = NodeReport {
-        events: vec![events],
-        ..NodeReport::default()
-    };
-    tell(world, world.node, &report).await
+    reported(world, (world.node, task), samples).await
 }
 
 #[tokio::test]
