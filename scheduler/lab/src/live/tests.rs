@@ -244,6 +244,22 @@ fn profiled(policy: PolicyName, is_elastic: bool) -> LiveRunSettings {
     }
 }
 
+fn under_profiles(
+    profiles: &Profiles,
+    workload: &Workload,
+    cluster: &Cluster,
+    settings: &LiveRunSettings,
+) -> Result<SimulationRun, LiveError> {
+    run(
+        Some(profiles),
+        workload,
+        cluster,
+        settings,
+        &mut || 0.0,
+        &mut |_| {},
+    )
+}
+
 /// A profiled job of fixed size needs 30 s for start and stop, as in Pollux' simulator.
 #[test]
 fn profiled_job_trains_as_long_as_its_profile_says() {
@@ -251,14 +267,7 @@ fn profiled_job_trains_as_long_as_its_profile_says() {
     let workload = read("t.csv", "t", text).expect("a workload");
     let (profiles, cluster) = (pollux(), four_by_four(1));
     let settings = profiled(PolicyName::Fifo, false);
-    let run = run(
-        Some(&profiles),
-        &workload,
-        &cluster,
-        &settings,
-        &mut || 0.0,
-        &mut |_| {},
-    );
+    let run = under_profiles(&profiles, &workload, &cluster, &settings);
     let run = run.expect("it runs");
     let rules = SimulatorRules::Pollux;
     let training = ProfiledTraining::fixed(&profiles, rules, &cluster, &workload.jobs[0]);
@@ -287,14 +296,7 @@ fn chosen_batch_ends_profiled_job_earlier() {
             chooses_batch,
             ..profiled(PolicyName::Muster, true)
         };
-        let run = run(
-            Some(&profiles),
-            &workload,
-            &cluster,
-            &settings,
-            &mut || 0.0,
-            &mut |_| {},
-        );
+        let run = under_profiles(&profiles, &workload, &cluster, &settings);
         run.expect("it runs").jobs[0].finished_s.expect("it ends")
     };
     let (constant_s, chosen_s) = (ends_s(false), ends_s(true));
@@ -356,14 +358,7 @@ fn profiled_job_without_measurement_on_kind_is_refused() {
     let application = profiles.applications.get_mut("cifar10").expect("profiled");
     application.measured[0] = Default::default();
     let settings = profiled(PolicyName::Fifo, false);
-    let refused = run(
-        Some(&profiles),
-        &workload,
-        &four_by_four(1),
-        &settings,
-        &mut || 0.0,
-        &mut |_| {},
-    );
+    let refused = under_profiles(&profiles, &workload, &four_by_four(1), &settings);
     assert_eq!(
         refused.expect_err("no speed is known").to_string(),
         "job a runs \"cifar10\", which was not measured on GPUs of kind \"gpu\": leave the kind out of --cluster"
@@ -380,14 +375,7 @@ fn live_planner_is_near_published_rules_on_pollux_workload() {
     let workload = read("workload-1", "workload-1", &text).expect("a workload");
     let (profiles, cluster) = (pollux(), four_by_four(16));
     let settings = profiled(PolicyName::Muster, true);
-    let live = run(
-        Some(&profiles),
-        &workload,
-        &cluster,
-        &settings,
-        &mut || 0.0,
-        &mut |_| {},
-    );
+    let live = under_profiles(&profiles, &workload, &cluster, &settings);
     let fixed = contestant("muster-fixed").expect("a contestant");
     let published = ReferenceSettings {
         rules: SimulatorRules::Pollux,

@@ -2,6 +2,7 @@
 //! gradient noise.
 
 use super::throughput::ThroughputProfile;
+use muster_sim::scenario::GradientStatistics;
 use std::collections::BTreeMap;
 
 /// True behaviour of an application. Only the simulator reads it; a policy receives measurements.
@@ -31,23 +32,6 @@ pub struct Epoch {
     pub noise: GradientStatistics,
 }
 
-/// Gradient statistics: squared norm of the mean gradient, and variance of one step's gradient at
-/// the initial batch size.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct GradientStatistics {
-    pub sqr: f64,
-    pub var: f64,
-}
-
-impl GradientStatistics {
-    /// Progress of a step with `scale` times the initial batch size, in steps of the initial batch
-    /// size (Pollux, OSDI 2021, section 3.1).
-    #[must_use]
-    pub fn gain(self, scale: f64) -> f64 {
-        (self.var + self.sqr) / (self.var / scale + self.sqr)
-    }
-}
-
 impl Application {
     /// Work until `epoch` epochs are done: the minimum over the measured batch sizes.
     #[must_use]
@@ -73,11 +57,11 @@ impl Application {
     /// Gradient statistics in an epoch, linear between the measured batch sizes.
     #[must_use]
     pub fn noise(&self, batch: f64, epoch: u32) -> GradientStatistics {
-        let (var, sqr) = (
-            self.between(batch, epoch, |row| row.noise.var),
-            self.between(batch, epoch, |row| row.noise.sqr),
+        let (variance, square) = (
+            self.between(batch, epoch, |row| row.noise.variance),
+            self.between(batch, epoch, |row| row.noise.square),
         );
-        GradientStatistics { sqr, var }
+        GradientStatistics { square, variance }
     }
 
     /// Steps with a batch size until `epochs` epochs are done.

@@ -20,7 +20,7 @@ mod throughput;
 mod ticks;
 mod training;
 
-pub use application::{Application, Epoch, GradientStatistics};
+pub use application::{Application, Epoch};
 pub use contestant::{Cluster, ContestError, Contestant, NodeGroup};
 pub use observation::{Learning, ObservationSource};
 pub use profiled_training::ProfiledTraining;

@@ -161,7 +161,7 @@ impl<'a> JobObserver<'a> {
         };
         let (kind, shape) = learning.seen(training);
         family.observe_step(kind, shape, training.batch.local, time);
-        family.observe_noise(done, NoiseScale(noise.var / noise.sqr.max(1e-12)));
+        family.observe_noise(done, NoiseScale(noise.scale()));
     }
 
     fn learned_outlook(

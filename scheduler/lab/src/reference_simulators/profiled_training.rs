@@ -9,9 +9,7 @@ use super::rules::SimulatorRules;
 use super::training::{iteration_s, packed};
 use crate::trace::TraceJob;
 use muster_core::learn::{BatchSplit, Batching};
-use muster_sim::scenario::{
-    CourseStretch, GoodputTable, GradientStatistics, SpeedTable, TimedBatch, TrueSpeed,
-};
+use muster_sim::scenario::{CourseStretch, GoodputTable, SpeedTable, TimedBatch, TrueSpeed};
 use std::collections::BTreeMap;
 
 /// True course of a job.
@@ -113,14 +111,7 @@ impl ProfiledTraining {
             noise: application
                 .validation
                 .keys()
-                .map(|&batch| {
-                    let noise = application.noise(f64::from(batch), epoch);
-                    let statistics = GradientStatistics {
-                        square: noise.sqr,
-                        variance: noise.var,
-                    };
-                    (batch, statistics)
-                })
+                .map(|&batch| (batch, application.noise(f64::from(batch), epoch)))
                 .collect(),
         });
         Ok(Self {

@@ -1,9 +1,10 @@
 //! Reads published profiles from a folder: measurements of every application on every measured
 //! shape.
 
-use super::application::{Application, Epoch, GradientStatistics};
+use super::application::{Application, Epoch};
 use super::throughput::{ProfiledStepTime, ThroughputProfile};
 use crate::trace::file::{self, FileError};
+use muster_sim::scenario::GradientStatistics;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -203,8 +204,8 @@ impl Profiles {
                 progress: row.progress,
                 iteration: row.iteration,
                 noise: GradientStatistics {
-                    sqr: row.grad_sqr,
-                    var: row.grad_var,
+                    square: row.grad_sqr,
+                    variance: row.grad_var,
                 },
             });
         }

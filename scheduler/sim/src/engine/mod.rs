@@ -260,19 +260,16 @@ impl<'s> SimulationEngine<'s> {
         if let Some(sharing) = &self.scenario.sharing {
             self.tell_use(sharing, &speeds, self.snapshot.now_ms + elapsed_ms);
         }
-        let samples = self.samples(&speeds);
-        let noises: Vec<Option<f64>> = self
-            .snapshot
-            .jobs
-            .iter()
-            .zip(&speeds)
-            .map(|(job, speed)| speed.and_then(|_| Some(self.chosen(job)?.noise)))
+        let jobs = self.snapshot.jobs.iter().zip(&speeds);
+        let chosen: Vec<Option<ChosenBatch>> = jobs
+            .map(|(job, speed)| speed.and_then(|_| self.chosen(job)))
             .collect();
+        let samples = self.samples(&speeds, &chosen);
         let elapsed_s = elapsed_ms as f64 / 1000.0;
         let now_ms = self.snapshot.now_ms;
-        let observed = speeds.into_iter().zip(samples).zip(noises);
+        let observed = speeds.into_iter().zip(samples).zip(chosen);
         let trained = self.snapshot.jobs.iter_mut().zip(observed);
-        for (job, ((speed, seen), noise)) in trained {
+        for (job, ((speed, seen), chosen)) in trained {
             job.serve(now_ms, elapsed_s);
             let Some(speed) = speed else { continue };
             let spec = &self.scenario.jobs[job_number(job.id)];
@@ -282,7 +279,7 @@ impl<'s> SimulationEngine<'s> {
             // Tolerance of a thousandth of a step for the rounding of the clock.
             job.progress.step = (live.steps + 1e-3).floor() as u64;
             if let Some(adaptive) = &mut job.adaptive {
-                adaptive.noise = noise.or(adaptive.noise);
+                adaptive.noise = chosen.map(|chosen| chosen.noise).or(adaptive.noise);
             }
             // The rate beside another job is not one of the job's speeds.
             if !self.companies.contains_key(&job.id) {
@@ -311,12 +308,16 @@ impl<'s> SimulationEngine<'s> {
     }
 
     /// Samples of the jobs that train and have a family.
-    fn samples(&self, speeds: &[Option<f64>]) -> Vec<Vec<Observation>> {
-        let jobs = self.snapshot.jobs.iter().zip(speeds);
-        let samples = jobs.map(|(job, speed)| {
+    fn samples(
+        &self,
+        speeds: &[Option<f64>],
+        chosen: &[Option<ChosenBatch>],
+    ) -> Vec<Vec<Observation>> {
+        let jobs = self.snapshot.jobs.iter().zip(speeds).zip(chosen);
+        let samples = jobs.map(|((job, speed), chosen)| {
             let speed = speed.filter(|_| job.family.is_some());
             speed.map_or_else(Vec::new, |speed| {
-                learned::samples(self.placement(job), speed, self.chosen(job))
+                learned::samples(self.placement(job), speed, *chosen)
             })
         });
         samples.collect()

@@ -76,29 +76,28 @@ impl GoodputTable {
             ChosenBatch {
                 batch,
                 steps_per_s: noise.gain(scale) / batch.update_s,
-                noise: noise.variance / noise.square.max(1e-12),
+                noise: noise.scale(),
             }
         });
         choices.max_by(|a, b| a.steps_per_s.total_cmp(&b.steps_per_s))
     }
 
-    /// End of the last stretch, in steps.
-    pub(super) fn end(&self) -> f64 {
-        self.course.last().map_or(0.0, |stretch| stretch.until_step)
-    }
-
     /// Returns the step up to which the speed on a placement does not change.
     pub(super) fn constant_until(&self, step: f64) -> f64 {
-        self.stretch(step)
-            .map_or(f64::INFINITY, |stretch| stretch.until_step)
+        let stretch = self.course.get(self.place(step));
+        stretch.map_or(f64::INFINITY, |stretch| stretch.until_step)
     }
 
     /// The last stretch holds beyond its end.
     fn stretch(&self, step: f64) -> Option<&CourseStretch> {
-        let place = self
-            .course
-            .partition_point(|stretch| stretch.until_step <= step);
-        self.course.get(place).or_else(|| self.course.last())
+        let stretch = self.course.get(self.place(step));
+        stretch.or_else(|| self.course.last())
+    }
+
+    /// Index of the stretch of a step; the number of stretches after the last one.
+    fn place(&self, step: f64) -> usize {
+        let ended = |stretch: &CourseStretch| stretch.until_step <= step;
+        self.course.partition_point(ended)
     }
 }
 
@@ -125,8 +124,16 @@ impl CourseStretch {
 }
 
 impl GradientStatistics {
-    /// Steps of an update with `scale` times the first batch (Pollux, OSDI 2021, section 3.1).
-    fn gain(self, scale: f64) -> f64 {
+    /// Returns the noise scale in first batches.
+    #[must_use]
+    pub fn scale(self) -> f64 {
+        self.variance / self.square.max(1e-12)
+    }
+
+    /// Returns the steps of an update with `scale` times the first batch (Pollux, OSDI 2021, section
+    /// 3.1).
+    #[must_use]
+    pub fn gain(self, scale: f64) -> f64 {
         (self.variance + self.square) / (self.variance / scale + self.square)
     }
 }

@@ -240,8 +240,7 @@ impl TrueSpeed {
     pub fn constant_until(&self, step: f64) -> f64 {
         match self {
             Self::Formula(_) | Self::Table(_) => f64::INFINITY,
-            Self::Goodput(table) if step < table.end() => table.constant_until(step),
-            Self::Goodput(_) => f64::INFINITY,
+            Self::Goodput(table) => table.constant_until(step),
         }
     }
 }
