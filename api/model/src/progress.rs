@@ -59,10 +59,14 @@ impl Sample {
     /// `examples_per_s` or an update.
     #[must_use]
     pub fn batch(&self) -> Option<f64> {
-        let updates_per_s = self.updates_per_s();
-        let batch = self.examples_per_s? / updates_per_s;
-        (updates_per_s > 0.0 && batch.is_finite()).then_some(batch)
+        batch(self.examples_per_s?, self.steps_per_s, self.gain)
     }
+}
+
+/// Returns the examples of an update; `None` without a step. A `gain` of `None` is 1.
+pub(crate) fn batch(examples_per_s: f64, steps_per_s: f64, gain: Option<f64>) -> Option<f64> {
+    let batch = examples_per_s / steps_per_s * gain.unwrap_or(1.0);
+    (batch.is_finite() && batch > 0.0).then_some(batch)
 }
 
 /// Number of equal parts of a job's steps by which its gradient noise is kept.

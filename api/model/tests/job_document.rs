@@ -385,13 +385,13 @@ fn untrainable_network_is_refused_with_expectation() {
         (
             "{ engine: { batch_rule: goodput }, exchange: { topology: all_reduce } }".to_owned(),
             "engine.max_batch",
-            "with goodput more than engine.batch (128)",
+            "more than engine.batch (128)",
         ),
         (
             "{ engine: { batch_rule: goodput, max_batch: 128 }, exchange: { topology: all_reduce } }"
                 .to_owned(),
             "engine.max_batch",
-            "with goodput more than engine.batch (128)",
+            "more than engine.batch (128)",
         ),
         (
             "{ engine: { batch_rule: goodput, max_batch: 60001 }, exchange: { topology: all_reduce } }"

@@ -65,9 +65,12 @@ export function noise(samples: readonly SampleView[], kind: XKind): uPlot.Aligne
   ];
 }
 
+/** Rates and gain of a sample, or of the newest sample of a job. */
+type Rates = Pick<SampleView, "examples_per_s" | "gain"> & { steps_per_s: number | null };
+
 /** Returns the examples per update over all workers; null without an update. */
-function batch({ examples_per_s: examples, steps_per_s: steps, gain }: SampleView): number | null {
-  return steps > 0 && examples !== null ? (examples / steps) * (gain ?? 1) : null;
+export function batch({ examples_per_s: examples, steps_per_s: steps, gain }: Rates): number | null {
+  return steps !== null && steps > 0 && examples !== null ? (examples / steps) * (gain ?? 1) : null;
 }
 
 /** Returns `[seconds, workers, shards]` for stepped lines. */

@@ -43,6 +43,7 @@ fn family_differs_where_steps_differ() {
     let first = family(&engine()).key();
     for (part, field, value) in [
         ("engine", "batch", json!(128)),
+        ("engine", "max_batch", json!(512)),
         ("engine", "precision", json!("bf16")),
         ("engine", "model", json!({"kind": "resnet", "depth": 34})),
         ("engine", "dataset", json!({"name": "fashion-mnist"})),

@@ -27,7 +27,7 @@ pub struct FamilySpeedView {
     pub ps_shards: u32,
     /// Number of nodes on which the workers were.
     pub nodes: u32,
-    /// Updates per second: steps, unless the batch grows with the workers.
+    /// Steps per second; updates if the batch grows with the workers.
     pub steps_per_s: f64,
     /// Number of jobs in the mean.
     pub jobs: u64,

@@ -7,7 +7,7 @@ use crate::id::{CheckpointId, JobId, NodeId, StudyId, TaskId, TenantId};
 use crate::job::{Intent, JobPhase, JobState};
 use crate::pace::{Doing, Suspicion};
 use crate::packing::Usage;
-use crate::progress::{Evaluation, Sample, Split};
+use crate::progress::{self, Evaluation, Sample, Split};
 use crate::spec::{JobSpec, Range};
 use crate::study::TrialPhase;
 use crate::task::{Role, TaskState};
@@ -216,9 +216,8 @@ impl ProgressView {
     #[must_use]
     pub fn update(&self, batch: u32) -> Option<(f64, f64)> {
         let gain = self.gain?;
-        let examples = gain * self.examples_per_s? / self.steps_per_s?;
-        let efficiency = gain * f64::from(batch) / examples;
-        (examples.is_finite() && efficiency.is_finite()).then(|| (examples, efficiency.min(1.0)))
+        let examples = progress::batch(self.examples_per_s?, self.steps_per_s?, Some(gain))?;
+        Some((examples, (gain * f64::from(batch) / examples).min(1.0)))
     }
 }
 

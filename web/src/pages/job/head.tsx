@@ -1,4 +1,5 @@
 // Head of the job page: identity, progress and verbs.
+import { batch } from "../../charts/curves";
 import { useState } from "react";
 import { Link } from "react-router";
 import { act, type Verb } from "../../api/calls";
@@ -243,11 +244,11 @@ function Measures({ job }: { job: JobView }) {
 
 /** Returns the examples of an update of a changing batch, and the steps that it is worth. */
 function updateWorth({ spec, progress }: JobView): string | null {
-  const [gain, examples, steps] = [progress?.gain, progress?.examples_per_s, progress?.steps_per_s];
-  if (gain == null || examples == null || steps == null || steps <= 0 || spec.engine == null) return null;
-  const batch = (gain * examples) / steps;
-  const efficiency = Math.min(1, (gain * spec.engine.batch) / batch);
-  return `${batch.toFixed(0)} examples, worth ${gain.toFixed(1)} steps (${percent(efficiency, 0)})`;
+  if (progress?.gain == null || spec.engine == null) return null;
+  const examples = batch(progress);
+  if (examples === null) return null;
+  const efficiency = Math.min(1, (progress.gain * spec.engine.batch) / examples);
+  return `${examples.toFixed(0)} examples, worth ${progress.gain.toFixed(1)} steps (${percent(efficiency, 0)})`;
 }
 
 function sizeText(size: JobView["workers"], ended: boolean): string {

@@ -82,7 +82,7 @@ impl JobSpec {
         if rule != BatchRule::Goodput {
             errors.check(
                 "engine.max_batch",
-                &engine.max_batch.unwrap_or(0),
+                &shown(engine.max_batch),
                 engine.max_batch.is_none(),
                 &format!("left out, or batch_rule goodput: with {rule} nothing reads it"),
             );
@@ -125,10 +125,10 @@ impl JobSpec {
             let most = engine.max_batch.unwrap_or(0);
             errors.check(
                 "engine.max_batch",
-                &most,
+                &shown(engine.max_batch),
                 most > engine.batch && is_small(most),
                 &format!(
-                    "with goodput more than engine.batch ({}), and at most {most_examples} examples and {MOST_TOKENS} targets",
+                    "with batch_rule goodput, more than engine.batch ({}) and at most {most_examples} examples with {MOST_TOKENS} targets together",
                     engine.batch
                 ),
             );
@@ -144,4 +144,8 @@ impl JobSpec {
             ),
         );
     }
+}
+
+fn shown(max_batch: Option<u32>) -> String {
+    max_batch.map_or_else(|| "left out".to_owned(), |most| most.to_string())
 }
