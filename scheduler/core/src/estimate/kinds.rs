@@ -51,6 +51,16 @@ impl KindEstimates {
         evidence: &Evidence,
         policy: &Policy,
     ) -> (Arc<Speed>, Self) {
+        Self::along(job, evidence, policy, &|_| None)
+    }
+
+    /// Measured kinds have the speeds of their curve, if `curve` returns one.
+    fn along(
+        job: &SnapshotJob,
+        evidence: &Evidence,
+        policy: &Policy,
+        curve: &dyn Fn(&str) -> Option<Arc<KindSpeedCurve>>,
+    ) -> (Arc<Speed>, Self) {
         let full = policy.full_weight_samples.max(1) as f64;
         let placed = PlacedSpeeds::of(&evidence.own, &evidence.family.observations, full);
         let spread = SpreadPenalty::of(&placed, ASSUMED_SPREAD);
@@ -59,6 +69,7 @@ impl KindEstimates {
             job,
             evidence,
             policy,
+            curve,
             local: placed
                 .kinds()
                 .map(|(kind, speeds)| (kind, spread.on_one_node(kind, speeds)))
@@ -77,7 +88,14 @@ impl KindEstimates {
             (kind.clone(), estimate)
         });
         let by_kind = by_kind.collect();
-        let spread = Spreading::Penalty(spread);
+        let curves = evidence.kinds.iter();
+        let curves = curves.filter_map(|kind| Some((kind.clone(), curve(kind)?)));
+        let curves: BTreeMap<String, Arc<KindSpeedCurve>> = curves.collect();
+        let spread = if curves.is_empty() {
+            Spreading::Penalty(spread)
+        } else {
+            Spreading::Curves(curves)
+        };
         (speed, Self { by_kind, spread })
     }
 
@@ -103,34 +121,8 @@ impl KindEstimates {
             family: Arc::new(FamilyEvidence::of(family, Vec::new())),
             ..evidence.clone()
         };
-        let (base, kinds) = Self::of(job, &converted, policy);
-        kinds.along_curves(base, |kind| times.curve(goodput, kind, job.workers.max))
-    }
-
-    /// Replaces the fitted speeds of the kinds that have a curve.
-    fn along_curves(
-        mut self,
-        base: Arc<Speed>,
-        curve: impl Fn(&str) -> Option<Arc<KindSpeedCurve>>,
-    ) -> (Arc<Speed>, Self) {
-        let mut base_speed = Arc::clone(&base);
-        let mut curves = BTreeMap::new();
-        for (kind, estimate) in &mut self.by_kind {
-            let (KindEstimate::Fitted(speed), Some(curve)) = (&mut *estimate, curve(kind)) else {
-                continue;
-            };
-            let is_base = Arc::ptr_eq(speed, &base);
-            let along = Arc::new(speed.along(Arc::clone(&curve)));
-            if is_base {
-                base_speed = Arc::clone(&along);
-            }
-            *estimate = KindEstimate::Fitted(along);
-            curves.insert(kind.clone(), curve);
-        }
-        if !curves.is_empty() {
-            self.spread = Spreading::Curves(curves);
-        }
-        (base_speed, self)
+        let curve = |kind: &str| times.curve(goodput, kind, job.workers.max);
+        Self::along(job, &converted, policy, &curve)
     }
 
     /// Returns updates per second on one node of a kind, where `base` is the speed on the base
@@ -193,6 +185,8 @@ struct Fitting<'e> {
     job: &'e SnapshotJob,
     evidence: &'e Evidence,
     policy: &'e Policy,
+    /// Curves that replace the fitted speeds.
+    curve: &'e dyn Fn(&str) -> Option<Arc<KindSpeedCurve>>,
     placed: PlacedSpeeds<'e>,
     /// Speeds by kind and size, as on one node.
     local: BTreeMap<&'e str, BTreeMap<Size, TrustedSpeed>>,
@@ -223,7 +217,9 @@ impl Fitting<'_> {
             .into_iter()
             .map(|(size, speed)| (size, ((-speed.ln_speed).exp(), speed.trust)))
             .collect();
-        Speed::learned(self.job, measured, self.largest_measured(), self.policy)
+        let mut speed = Speed::learned(self.job, measured, self.largest_measured(), self.policy);
+        speed.curve = (self.curve)(kind);
+        speed
     }
 
     /// Returns the logarithm of the speed on a kind relative to another: measured for this job and

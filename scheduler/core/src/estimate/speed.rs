@@ -35,8 +35,8 @@ pub(crate) struct Speed {
     /// Measured sizes, and the factor of their covariance.
     known: Vec<SurfacePoint>,
     covariance: Cholesky,
-    /// Speeds by number of workers that replace the model, also at measured sizes.
-    curve: Option<Arc<KindSpeedCurve>>,
+    /// Speeds by number of workers on one node that replace the model, also at measured sizes.
+    pub curve: Option<Arc<KindSpeedCurve>>,
     pub mean_relative_error: Option<f64>,
     /// Next size to measure, computed on first use. It depends on the measurements and the job's
     /// ranges, which are inputs of this model too.
@@ -127,14 +127,6 @@ impl Speed {
         Self {
             largest,
             ..Self::from_measured(formula(job), measured, ranges, policy)
-        }
-    }
-
-    /// Returns the same measurements with the speeds of a curve on one node.
-    pub(crate) fn along(&self, curve: Arc<KindSpeedCurve>) -> Self {
-        Self {
-            curve: Some(curve),
-            ..self.clone()
         }
     }
 
