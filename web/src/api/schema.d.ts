@@ -2343,7 +2343,7 @@ export interface components {
             samples: number;
             /**
              * Format: double
-             * @description Updates per second: steps, unless the batch grows with the workers.
+             * @description Steps per second; updates if the batch grows with the workers.
              */
             steps_per_s: number;
             /**
