@@ -130,8 +130,8 @@ impl GradientStatistics {
         self.variance / self.square.max(1e-12)
     }
 
-    /// Returns the steps of an update with `scale` times the first batch (Pollux, OSDI 2021, section
-    /// 3.1).
+    /// Returns the steps of an update with `scale` times the first batch (Pollux, OSDI 2021,
+    /// section 3.1).
     #[must_use]
     pub fn gain(self, scale: f64) -> f64 {
         (self.variance + self.square) / (self.variance / scale + self.square)
