@@ -389,7 +389,7 @@ mod tests {
     fn counts_of_one_are_singular() {
         assert_eq!(
             waits_beside(1, (4, 4), 1),
-            "needs 1 GPU, 4 are free, 4 of them kept for jobs ahead of it; blocked by 1 job"
+            "needs 1 GPU, 4 are free, 4 of them kept for jobs that precede it; blocked by 1 job"
         );
         assert_eq!(waits(1, 0, 1), "needs 1 GPU, 0 are free; blocked by 1 job");
         assert_eq!(waits(8, 1, 2), "needs 8 GPUs, 1 is free; blocked by 2 jobs");

@@ -148,9 +148,9 @@ impl NodeObstacle {
         match self {
             Self::Busy => "other jobs hold its GPUs",
             Self::NotEnough => "has room, but not for the whole minimum",
-            Self::Kept => "its free GPUs are kept for jobs ahead of this one",
+            Self::Kept => "its free GPUs are kept for jobs that precede this one",
             Self::NoCpuOrMemory => {
-                "too little CPU or memory is free, or it is kept for jobs ahead of this one"
+                "too little CPU or memory is free, or it is kept for jobs that precede this one"
             }
             Self::TooSmall => "too small for one worker",
             Self::Forbidden => "the job's resources.worker excludes it",

@@ -111,7 +111,7 @@ impl fmt::Display for Wait {
             } => {
                 let kept = match kept_gpus {
                     0 => String::new(),
-                    kept => format!(", {kept} of them kept for jobs ahead of it"),
+                    kept => format!(", {kept} of them kept for jobs that precede it"),
                 };
                 let occupied = match occupied_gpus {
                     0 => String::new(),
@@ -171,7 +171,7 @@ impl fmt::Display for Wait {
                 }
                 write!(
                     f,
-                    "one node has at most {:.1} cores and {:.1} GiB free, some of it perhaps kept for jobs ahead of it",
+                    "one node has at most {:.1} cores and {:.1} GiB free, some of it perhaps kept for jobs that precede it",
                     cores(*largest_free_milli),
                     gib(*largest_free_bytes)
                 )

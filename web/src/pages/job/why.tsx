@@ -323,9 +323,9 @@ function obstacle(why: NodeObstacle): string {
     case "not_enough":
       return "not enough for its minimum";
     case "kept":
-      return "kept for jobs ahead of it";
+      return "kept for jobs that precede it";
     case "no_cpu_or_memory":
-      return "too little CPU or memory is free, or kept for jobs ahead of it";
+      return "too little CPU or memory is free, or kept for jobs that precede it";
     case "too_small":
       return "too small for one worker";
     case "forbidden":

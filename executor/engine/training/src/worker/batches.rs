@@ -539,7 +539,7 @@ mod tests {
     }
 
     /// Two workers train with chosen sizes, of which one spans two epochs. Their parts tile the
-    /// data, whatever the sizes, and with or without a prefetched part of the old size.
+    /// data, for any sizes, and with or without a prefetched part of the old size.
     #[test]
     fn chosen_updates_use_every_example_in_order() {
         let source = BatchSource::of(6);

@@ -151,7 +151,7 @@ impl BatchChoice {
     ///
     /// - The best batch of the whole ladder must promise [`WORTH_IT`]. The change goes towards it,
     ///   at most by the factor [`EXPLORES`] beyond the measured batches. Goodput rises up to its
-    ///   only maximum, so every batch on the way is better than the present one.
+    ///   only maximum, so every batch up to it is better than the present one.
     /// - After the start and after a change of the workers, only one batch has a measured time. How
     ///   much of it grows with the batch is unknown. Then another batch is tried, if one of the
     ///   ladder promises enough in the best case: a larger one with a constant time, a smaller one
