@@ -52,8 +52,7 @@ fn explanation_of_a_job_without_gpus_counts_none() {
     ]);
     let (code, said) = server.muster(&["explain", ID]);
     assert_eq!(code, 0, "{said}");
-    let blocked =
-        "node node-a: too little CPU or memory is free, or it is kept for jobs that precede this one";
+    let blocked = "node node-a: too little CPU or memory is free, or it is kept for jobs that precede this one";
     assert!(said.contains(blocked), "{said}");
     assert!(said.contains("no GPU-hours"), "{said}");
     assert!(!said.contains("GPUs free"), "{said}");
