@@ -2,6 +2,10 @@
 //! seconds of a step on each placement.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Environment variable of the executor that names the GPU kind of its slots.
+pub const KIND: &str = "MUSTER_PLAYED_KIND";
 
 /// File of this name in the checkpoint folder contains the number of done steps.
 pub const CHECKPOINT: &str = "step";
@@ -15,15 +19,15 @@ pub struct PlayedTraining {
     pub start_s: f64,
     /// Minimum seconds between two progress lines.
     pub line_s: f64,
-    /// Seconds of a step, by nodes less one, then by workers less one.
-    pub step_s: Vec<Vec<f64>>,
+    /// Seconds of a step: by GPU kind, by nodes less one, then by workers less one.
+    pub step_s: BTreeMap<String, Vec<Vec<f64>>>,
 }
 
 impl PlayedTraining {
     /// Returns the seconds of a step; `None` for a placement outside the record.
     #[must_use]
-    pub fn step_s(&self, nodes: usize, workers: usize) -> Option<f64> {
-        let row = self.step_s.get(nodes.checked_sub(1)?)?;
+    pub fn step_s(&self, kind: &str, nodes: usize, workers: usize) -> Option<f64> {
+        let row = self.step_s.get(kind)?.get(nodes.checked_sub(1)?)?;
         row.get(workers.checked_sub(1)?).copied()
     }
 
@@ -38,25 +42,26 @@ impl PlayedTraining {
 
 #[cfg(test)]
 mod tests {
-    use super::PlayedTraining;
+    use super::{BTreeMap, PlayedTraining};
 
     fn training() -> PlayedTraining {
         PlayedTraining {
             steps: 100,
             start_s: 30.0,
             line_s: 30.0,
-            step_s: vec![vec![8.0, 4.0], vec![9.0, 5.0]],
+            step_s: BTreeMap::from([("t4".to_owned(), vec![vec![8.0, 4.0], vec![9.0, 5.0]])]),
         }
     }
 
     #[test]
-    fn step_time_is_that_of_nodes_and_workers() {
+    fn step_time_is_that_of_kind_nodes_and_workers() {
         let training = training();
-        assert_eq!(training.step_s(1, 1), Some(8.0));
-        assert_eq!(training.step_s(2, 2), Some(5.0));
-        assert_eq!(training.step_s(3, 1), None);
-        assert_eq!(training.step_s(1, 3), None);
-        assert_eq!(training.step_s(0, 1), None);
+        assert_eq!(training.step_s("t4", 1, 1), Some(8.0));
+        assert_eq!(training.step_s("t4", 2, 2), Some(5.0));
+        assert_eq!(training.step_s("a100", 1, 1), None);
+        assert_eq!(training.step_s("t4", 3, 1), None);
+        assert_eq!(training.step_s("t4", 1, 3), None);
+        assert_eq!(training.step_s("t4", 0, 1), None);
     }
 
     #[test]

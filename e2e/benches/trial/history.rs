@@ -11,7 +11,7 @@ use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Connection as _, Row as _};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -28,6 +28,8 @@ pub struct StartTimes {
     pub start_s: Vec<f64>,
     /// From the last progress of a job that has ended to the release of its last slot.
     pub release_s: Vec<f64>,
+    /// From the order to stop a job to the release of its last slot.
+    pub stop_s: Vec<f64>,
 }
 
 /// One slot held by one task. Times are seconds from the start of the workload.
@@ -66,7 +68,7 @@ pub async fn read(
     let holds = holds(&mut conn, played.start_s).await?;
     held_once(&holds)?;
     let starts = starts(&mut conn).await?;
-    let nodes: BTreeSet<String> = holds.iter().map(|hold| hold.node.clone()).collect();
+    let nodes = nodes(cluster).await?;
     let run = run(played, inputs, alone, &holds, &nodes);
     Ok(TrialHistory { run, starts })
 }
@@ -145,9 +147,26 @@ async fn starts(conn: &mut PgConnection) -> anyhow::Result<StartTimes> {
          join (select job_id, max(at) as at from progress_sample group by 1) p on p.job_id = j.id
          group by j.id",
     )
+    .fetch_all(&mut *conn)
+    .await?;
+    let stop_s = sqlx::query_scalar(
+        "select extract(epoch from released.at - min(e.at))::float8
+         from event e
+         join lateral (
+             select t.revision, max(t.released_at) as at from task t
+             where t.job_id = e.job_id and t.created_at < e.at
+             group by t.revision order by t.revision desc limit 1
+         ) released on true
+         where e.kind = 'job_stop_requested' and released.at >= e.at
+         group by e.job_id, released.revision, released.at",
+    )
     .fetch_all(conn)
     .await?;
-    Ok(StartTimes { start_s, release_s })
+    Ok(StartTimes {
+        start_s,
+        release_s,
+        stop_s,
+    })
 }
 
 fn run(
@@ -155,7 +174,7 @@ fn run(
     inputs: &TrialInputs,
     alone: &SimulationRun,
     holds: &[SlotHold],
-    nodes: &BTreeSet<String>,
+    nodes: &BTreeMap<String, RunNode>,
 ) -> SimulationRun {
     let start_s = played.start_s;
     let mut gpu_s: BTreeMap<JobId, f64> = BTreeMap::new();
@@ -183,7 +202,7 @@ fn run(
     SimulationRun {
         policy: "live".to_owned(),
         workload: inputs.workload.name.clone(),
-        nodes: nodes.iter().map(|name| node(name)).collect(),
+        nodes: nodes.values().cloned().collect(),
         end_s: end_s.fold(0.0, f64::max),
         spans: spans(played, holds, nodes),
         decision_s: Vec::new(),
@@ -191,22 +210,29 @@ fn run(
     }
 }
 
-fn node(name: &str) -> RunNode {
-    RunNode {
-        name: name.to_owned(),
-        kind: "cpu".to_owned(),
-        gpus: crate::settings::SLOTS,
-    }
+/// Returns the nodes by name.
+async fn nodes(cluster: &TestCluster) -> anyhow::Result<BTreeMap<String, RunNode>> {
+    let nodes = cluster.client().nodes().await?;
+    let nodes = nodes.into_iter().map(|node| {
+        let kind = node.gpus.first().map(|gpu| gpu.model.clone());
+        let run = RunNode {
+            name: node.name.clone(),
+            kind: kind.unwrap_or_default(),
+            gpus: u32::try_from(node.gpus.len())?,
+        };
+        Ok((node.name, run))
+    });
+    nodes.collect()
 }
 
 /// Returns the allocations of single slots, ordered by their ends.
 fn spans(
     played: &PlayedWorkload,
     holds: &[SlotHold],
-    nodes: &BTreeSet<String>,
+    nodes: &BTreeMap<String, RunNode>,
 ) -> Vec<AllocationSpan> {
     let jobs: BTreeMap<JobId, u32> = played.jobs.iter().map(|job| job.id).zip(0..).collect();
-    let numbers: BTreeMap<&String, u32> = nodes.iter().zip(0..).collect();
+    let numbers: BTreeMap<&String, u32> = nodes.keys().zip(0..).collect();
     let mut spans: Vec<AllocationSpan> = holds
         .iter()
         .filter_map(|hold| {

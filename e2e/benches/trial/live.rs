@@ -1,11 +1,13 @@
 //! The trial itself: starts the cluster, submits the jobs at their times and waits for their ends.
 
-use crate::settings::{SLOTS, TrialSettings};
+use crate::settings::{TrialInputs, TrialSettings};
 use crate::trainings::Trainings;
+use anyhow::Context as _;
 use muster_client::{Client, JobQuery};
 use muster_clock::TrialClock;
 use muster_e2e::clock;
 use muster_e2e::cluster::{TestCluster, TestClusterOptions};
+use muster_e2e::played::KIND;
 use muster_lab::trace::Workload;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
@@ -32,18 +34,26 @@ pub struct PlayedWorkload {
 
 /// Starts the cluster. Durations that the daemons compare with stored times are longer by the
 /// rate; those of monotonic clocks are real.
-pub async fn start(settings: &TrialSettings) -> (TestCluster, TrialClock) {
+pub async fn start(
+    settings: &TrialSettings,
+    inputs: &TrialInputs,
+) -> anyhow::Result<(TestCluster, TrialClock)> {
     let real_ms = clock::now().unix_timestamp_nanos() / 1_000_000;
     let clock = TrialClock {
         rate: settings.rate,
         epoch_ms: i64::try_from(real_ms).expect("a date of this era"),
     };
     let start_limit_ms = 300_000 * u64::from(settings.rate.get());
+    let groups = inputs.cluster.groups.iter();
+    let mut groups = groups.filter_map(|group| Some((group.kind.clone()?, group)));
+    let (kind, first) = groups.next().context("the profiles have no GPU kind")?;
     let environment = vec![
+        (KIND, kind.clone()),
+        ("MUSTER_EXECUTOR_CPU_SLOT_MODEL", kind),
         (muster_clock::VARIABLE, clock.value()),
         (
             "MUSTER_EXECUTOR_PASS_ENVIRONMENT",
-            format!("PATH,HOME,LANG,TZ,{}", muster_clock::VARIABLE),
+            format!("PATH,HOME,LANG,TZ,{},{KIND}", muster_clock::VARIABLE),
         ),
         ("MUSTER_SCHEDULER_LEASE_MS", "60000".to_owned()),
         ("MUSTER_SCHEDULER_HEARTBEAT_MS", "2000".to_owned()),
@@ -56,10 +66,22 @@ pub async fn start(settings: &TrialSettings) -> (TestCluster, TrialClock) {
         ("MUSTER_SCHEDULER_KEEP_EVENTS_S", KEEP_S.to_string()),
     ];
     let options = TestClusterOptions {
-        nodes: settings.nodes,
-        slots: SLOTS,
+        nodes: first.nodes,
+        slots: first.gpus,
     };
-    (TestCluster::start_set(options, environment).await, clock)
+    let mut cluster = TestCluster::start_set(options, environment).await;
+    for (kind, group) in groups {
+        let slots = group.gpus.to_string();
+        let settings = [
+            (KIND, &*kind),
+            ("MUSTER_EXECUTOR_CPU_SLOT_MODEL", &kind),
+            ("MUSTER_EXECUTOR_CPU_SLOTS", &slots),
+        ];
+        for number in 0..group.nodes {
+            cluster.join(&format!("{kind}-{number}"), &settings).await;
+        }
+    }
+    Ok((cluster, clock))
 }
 
 /// Submits the jobs at their times and waits until all have ended.

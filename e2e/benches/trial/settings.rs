@@ -1,19 +1,19 @@
 //! Settings of a trial, and the workload that they select.
 
 use anyhow::Context as _;
-use muster_lab::reference_simulators::{Cluster, NodeGroup, Profiles};
+use muster_lab::reference_simulators::{Cluster, Profiles};
 use muster_lab::trace::{self, Workload, file};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-
-/// Slots of a node, as in the published experiments.
-pub const SLOTS: u32 = 4;
 
 /// Arguments `NAME=VALUE`.
 pub struct TrialSettings {
     /// Seconds of the workload per real second.
     pub rate: NonZeroU32,
-    pub nodes: u32,
+    /// Shape of the cluster, by default that of Pollux' experiments.
+    pub cluster: Cluster,
+    /// Folder of the profiles.
+    pub profiles: PathBuf,
     /// Maximum number of jobs, in the order of submission.
     pub jobs: usize,
     /// Only jobs that are submitted in the first hours.
@@ -38,7 +38,8 @@ impl TrialSettings {
         let traces = traces();
         let mut settings = Self {
             rate: NonZeroU32::new(60).expect("above 0"),
-            nodes: 16,
+            cluster: "16x4".parse()?,
+            profiles: traces.clone(),
             jobs: usize::MAX,
             hours: f64::INFINITY,
             workload: traces.join("workloads-1.0/workload-1.csv"),
@@ -50,14 +51,15 @@ impl TrialSettings {
             let wrong = format!("argument {argument:?}");
             match name {
                 "rate" => settings.rate = value.parse().context(wrong)?,
-                "nodes" => settings.nodes = value.parse().context(wrong)?,
+                "cluster" => settings.cluster = value.parse().context(wrong)?,
+                "profiles" => settings.profiles = value.into(),
                 "jobs" => settings.jobs = value.parse().context(wrong)?,
                 "hours" => settings.hours = value.parse().context(wrong)?,
                 "workload" => settings.workload = value.into(),
                 "line_s" => settings.line_s = value.parse().context(wrong)?,
                 "out" => settings.out = value.into(),
                 _ => anyhow::bail!(
-                    "argument {argument:?}; expected rate=, nodes=, jobs=, hours=, workload=, line_s= or out="
+                    "argument {argument:?}; expected rate=, cluster=, profiles=, jobs=, hours=, workload=, line_s= or out="
                 ),
             }
         }
@@ -66,7 +68,7 @@ impl TrialSettings {
 
     /// Reads profiles and workload.
     pub fn inputs(&self) -> anyhow::Result<TrialInputs> {
-        let profiles = Profiles::read(&traces())?;
+        let profiles = Profiles::read(&self.profiles)?;
         let path = file::find(&self.workload);
         let path = path.with_context(|| format!("{} is missing", self.workload.display()))?;
         let name = path.display().to_string();
@@ -77,17 +79,16 @@ impl TrialSettings {
             .jobs
             .sort_by(|one, other| one.submitted_s.total_cmp(&other.submitted_s));
         workload.jobs.truncate(self.jobs);
-        let group = NodeGroup {
-            kind: None,
-            nodes: self.nodes,
-            gpus: SLOTS,
-        };
+        // Every group has the name of its kind, which the executors and the programs use.
+        let mut cluster = self.cluster.clone();
+        for group in &mut cluster.groups {
+            let profiled = profiles.kinds.first();
+            group.kind = group.kind.take().or_else(|| profiled.cloned());
+        }
         Ok(TrialInputs {
             profiles,
             workload,
-            cluster: Cluster {
-                groups: vec![group],
-            },
+            cluster,
         })
     }
 }

@@ -5,13 +5,13 @@ use crate::settings::TrialInputs;
 use anyhow::Context as _;
 use muster_lab::contestants::contestant;
 use muster_lab::live::{self, LiveRunSettings};
-use muster_lab::reference_simulators::{self, ReferenceSettings, SimulatorRules};
+use muster_lab::reference_simulators::{self, ReferenceSettings};
 use muster_lab::run::SimulationRun;
 use muster_sim::core::policies::name::PolicyName;
 use std::time::Instant;
 
-/// Returns the run of the live planner, then that of the published simulator.
-pub fn runs(inputs: &TrialInputs) -> anyhow::Result<Vec<SimulationRun>> {
+/// Returns the run of the live planner. A stop takes `stop_s` seconds.
+pub fn live(inputs: &TrialInputs, stop_s: f64) -> anyhow::Result<SimulationRun> {
     let began = Instant::now();
     let mut watch = || began.elapsed().as_secs_f64();
     let settings = LiveRunSettings {
@@ -20,6 +20,7 @@ pub fn runs(inputs: &TrialInputs) -> anyhow::Result<Vec<SimulationRun>> {
         chooses_batch: false,
         slicing: None,
         packs: false,
+        stop_s,
         until_s: LiveRunSettings::UNTIL_S,
     };
     let mut live = live::run(
@@ -31,9 +32,17 @@ pub fn runs(inputs: &TrialInputs) -> anyhow::Result<Vec<SimulationRun>> {
         &mut |_| {},
     )
     .context("simulate the live planner")?;
-    "simulate, rules live".clone_into(&mut live.policy);
+    live.policy = format!("simulate, stops {stop_s:.0} s");
+    Ok(live)
+}
+
+/// Returns the run of `muster` with users' batches in the published simulator.
+pub fn published(inputs: &TrialInputs) -> anyhow::Result<SimulationRun> {
+    let began = Instant::now();
+    let mut watch = || began.elapsed().as_secs_f64();
+    let rules = live::rules(&inputs.profiles);
     let settings = ReferenceSettings {
-        rules: SimulatorRules::Pollux,
+        rules,
         interference: 0.0,
         until_s: ReferenceSettings::UNTIL_S,
     };
@@ -46,7 +55,7 @@ pub fn runs(inputs: &TrialInputs) -> anyhow::Result<Vec<SimulationRun>> {
         &mut watch,
         &mut |_| {},
     )
-    .context("simulate by the rules of Pollux")?;
-    "simulate, rules pollux".clone_into(&mut published.policy);
-    Ok(vec![live, published])
+    .context("simulate by the published rules")?;
+    "simulate, published rules".clone_into(&mut published.policy);
+    Ok(published)
 }

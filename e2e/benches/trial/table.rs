@@ -37,9 +37,10 @@ pub fn print(runs: &[Summary], starts: &StartTimes, rate: u32) {
     }
     println!("in parentheses: the trial relative to that row\n");
     println!(
-        "placement to first step {}; end of a job to release of its slots {}, in seconds of the workload",
+        "in seconds of the workload:\n- placement to first step: {}\n- end of a job to release of its slots: {}\n- order to stop to release of the slots: {}",
         spread(&starts.start_s),
-        spread(&starts.release_s)
+        spread(&starts.release_s),
+        spread(&starts.stop_s)
     );
 }
 

@@ -2,7 +2,8 @@
 
 use anyhow::Context as _;
 use muster_e2e::played::PlayedTraining;
-use muster_lab::reference_simulators::{Cluster, ProfiledTraining, Profiles, SimulatorRules};
+use muster_lab::live::{self, LiveRunSettings};
+use muster_lab::reference_simulators::{Cluster, ProfiledTraining, Profiles};
 use muster_lab::trace::{TraceJob, Workload};
 use muster_sim::scenario::TrueSpeed;
 use serde_json::{Value, json};
@@ -52,7 +53,8 @@ impl Trainings {
     pub fn document(&self, job: &TraceJob) -> anyhow::Result<Value> {
         let kind = kind(job)?;
         let training = &self.by_kind[&kind];
-        let most = training.step_s.last().map_or(1, Vec::len);
+        let rows = training.step_s.values().flatten();
+        let most = rows.map(Vec::len).max().unwrap_or(1);
         Ok(json!({
             "version": "muster/v1",
             "name": name(&kind),
@@ -89,23 +91,20 @@ fn training(
     job: &TraceJob,
     line_s: f64,
 ) -> anyhow::Result<PlayedTraining> {
-    let training = ProfiledTraining::fixed(profiles, SimulatorRules::Pollux, cluster, job)?;
+    let rules = live::rules(profiles);
+    let training = ProfiledTraining::fixed(profiles, rules, cluster, job)?;
     let TrueSpeed::Table(speeds) = training.speed else {
         anyhow::bail!("a training with its user's batch has a table of speeds");
     };
-    let mut kinds = speeds.by_kind.into_values();
-    let (Some(rows), None) = (kinds.next(), kinds.next()) else {
-        anyhow::bail!("the trial needs nodes of one GPU kind");
-    };
-    let step_s = rows.into_iter();
-    let step_s = step_s.map(|row| {
-        row.into_iter()
-            .map(|steps_per_s| 1.0 / steps_per_s)
-            .collect()
+    let seconds = |row: Vec<f64>| row.into_iter().map(|steps_per_s| 1.0 / steps_per_s);
+    let step_s = speeds.by_kind.into_iter().map(|(kind, rows)| {
+        let rows = rows.into_iter().map(|row| seconds(row).collect());
+        (kind, rows.collect())
     });
     Ok(PlayedTraining {
         steps: training.steps,
-        start_s: training.restart_s,
+        // The rest of a restart is the stop.
+        start_s: training.restart_s - LiveRunSettings::STOP_S,
         line_s,
         step_s: step_s.collect(),
     })

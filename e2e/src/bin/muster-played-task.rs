@@ -9,7 +9,7 @@
 use anyhow::Context as _;
 use muster_clock::TrialClock;
 use muster_e2e::clock;
-use muster_e2e::played::{CHECKPOINT, PlayedTraining};
+use muster_e2e::played::{CHECKPOINT, KIND, PlayedTraining};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -39,8 +39,9 @@ async fn main() -> anyhow::Result<()> {
     }
     let workers: usize = variable("WORLD_SIZE")?.parse()?;
     let nodes = nodes(Path::new(&variable("MUSTER_TASK_DIR")?))?;
-    let step_s = training.step_s(nodes, workers);
-    let step_s = step_s.with_context(|| format!("{workers} workers on {nodes} nodes"))?;
+    let kind = variable(KIND)?;
+    let step_s = training.step_s(&kind, nodes, workers);
+    let step_s = step_s.with_context(|| format!("{workers} workers on {nodes} nodes of {kind}"))?;
     let placed_s = now_s(clock, placed_ms(&variable("MUSTER_TASK_ID")?)?);
     let checkpoint = Path::new(&variable("MUSTER_CHECKPOINT_DIR")?).join(CHECKPOINT);
     let player = Player {
@@ -141,5 +142,5 @@ fn nodes(task: &Path) -> anyhow::Result<usize> {
 }
 
 fn variable(name: &str) -> anyhow::Result<String> {
-    std::env::var(name).with_context(|| format!("{name} is not set; Muster sets it for programs"))
+    std::env::var(name).with_context(|| format!("{name} is not set"))
 }

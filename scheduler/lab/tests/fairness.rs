@@ -188,6 +188,7 @@ fn tenants_get_fair_share_and_mean_time_stays_near_optimum() {
             chooses_batch: false,
             slicing: None,
             packs: false,
+            stop_s: LiveRunSettings::STOP_S,
             until_s: LiveRunSettings::UNTIL_S,
         };
         let jobs = workload(&all, sample);

@@ -53,6 +53,7 @@ fn turns_and_packed(workload: &Workload) -> [Summary; 2] {
                 suspended_per_gpu: 3,
             }),
             packs,
+            stop_s: LiveRunSettings::STOP_S,
             until_s: LiveRunSettings::UNTIL_S,
         };
         let done = run(

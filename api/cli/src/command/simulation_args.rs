@@ -12,9 +12,7 @@ use muster_lab::core::policies::name::PolicyName;
 use muster_lab::core::policy::Slicing;
 use muster_lab::live;
 use muster_lab::measure::Summary;
-use muster_lab::reference_simulators::{
-    Cluster, NodeGroup, Profiles, ReferenceSettings, SimulatorRules, run,
-};
+use muster_lab::reference_simulators::{Cluster, Profiles, ReferenceSettings, SimulatorRules, run};
 use muster_lab::run::SimulationRun;
 use muster_lab::trace::{self, Workload};
 use rayon::prelude::*;
@@ -37,7 +35,7 @@ pub struct SimulationArgs {
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     workload: Vec<PathBuf>,
     /// Nodes x GPUs per node, such as 16x4; with several GPU kinds aws:6x4,dgx-ext:2x8,rtx:3x8.
-    #[arg(long, value_name = "CLUSTER", value_parser = cluster)]
+    #[arg(long, value_name = "CLUSTER")]
     cluster: Cluster,
     /// Rules of the simulation.
     #[arg(long, value_enum, default_value_t = RuleSet::Pollux)]
@@ -227,6 +225,7 @@ impl SimulationArgs {
                 suspended_per_gpu: SUSPENDED_PER_GPU,
             }),
             packs: self.packing,
+            stop_s: live::LiveRunSettings::STOP_S,
             until_s: self.until.unwrap_or(live::LiveRunSettings::UNTIL_S),
         };
         let mut finished = 0;
@@ -406,73 +405,9 @@ fn seconds(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a number of seconds above 0".to_owned())
 }
 
-fn cluster(text: &str) -> Result<Cluster, String> {
-    let groups: Option<Vec<NodeGroup>> = text.split(',').map(group).collect();
-    let groups = groups.ok_or_else(|| {
-        "expected nodes x GPUs of each, such as 16x4, or of several kinds aws:6x4,dgx-ext:2x8,rtx:3x8"
-            .to_owned()
-    })?;
-    if groups.len() > 1 && groups.iter().any(|group| group.kind.is_none()) {
-        return Err(
-            "a cluster of several groups names each group's kind, such as aws:6x4".to_owned(),
-        );
-    }
-    let gpus: u64 = groups
-        .iter()
-        .map(|group| u64::from(group.nodes) * u64::from(group.gpus))
-        .sum();
-    if gpus > MOST_GPUS {
-        return Err(format!("it has {gpus} GPUs; expected at most {MOST_GPUS}"));
-    }
-    Ok(Cluster { groups })
-}
-
-/// Maximum number of GPUs. It is larger than any real cluster, and counts stay far below the limit
-/// of `u32`.
-const MOST_GPUS: u64 = 10_000_000;
-
-fn group(text: &str) -> Option<NodeGroup> {
-    let (kind, shape) = match text.rsplit_once(':') {
-        Some((kind, shape)) if !kind.is_empty() => (Some(kind.to_owned()), shape),
-        Some(_) => return None,
-        None => (None, text),
-    };
-    let (nodes, gpus) = shape.split_once('x')?;
-    let count = |text: &str| text.parse::<u32>().ok().filter(|count| *count > 0);
-    Some(NodeGroup {
-        kind,
-        nodes: count(nodes)?,
-        gpus: count(gpus)?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{cluster, policy, share};
-
-    #[test]
-    fn cluster_is_parsed_from_its_shape() {
-        let plain = cluster("16x4").expect("one kind");
-        assert_eq!((plain.gpus(), plain.groups.len()), (64, 1));
-        let mixed = cluster("aws:6x4,dgx-ext:2x8,rtx:3x8").expect("three kinds");
-        assert_eq!(mixed.gpus(), 64);
-        assert_eq!(mixed.groups[1].kind.as_deref(), Some("dgx-ext"));
-        for wrong in [
-            "",
-            "16",
-            "16x",
-            "0x4",
-            "4x0",
-            "x4",
-            ":4x4",
-            "4x4,",
-            "4x4,8x2",
-            "a:4x4,8x2",
-        ] {
-            assert!(cluster(wrong).is_err(), "{wrong}");
-        }
-        assert!(cluster("4000000000x4000000000").is_err());
-    }
+    use super::{policy, share};
 
     #[test]
     fn policy_and_share_are_checked_by_the_parser() {

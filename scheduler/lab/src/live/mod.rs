@@ -12,6 +12,8 @@
 mod gpu_use;
 mod profiled;
 
+pub use profiled::rules;
+
 use crate::reference_simulators::{Cluster, ContestError, NodeGroup, Profiles};
 use crate::run::{AllocationSpan, JobRun, RunNode, SimulationRun};
 use crate::trace::{TraceJob, TraceWork, Workload};
@@ -30,7 +32,7 @@ pub const LAUNCH_MS: i64 = 1_000;
 
 /// Milliseconds from a stop order until the checkpoint is written and the processes have exited,
 /// for the same models.
-pub const STOP_MS: i64 = 1_000;
+const STOP_MS: i64 = 1_000;
 
 /// Milliseconds between rounds without an event. The live interval is shorter, but a trace lasts
 /// for months. Only growth waits for such a round, and every event decides on growth too.
@@ -75,11 +77,16 @@ pub struct LiveRunSettings {
     /// Time-sliced jobs of one GPU may share it. Their GPU use is drawn from their names
     /// (`live/gpu_use.rs`).
     pub packs: bool,
+    /// Seconds from the order to stop a job until its GPUs are free.
+    pub stop_s: f64,
     /// End of the run, in seconds from the start of the workload.
     pub until_s: f64,
 }
 
 impl LiveRunSettings {
+    /// Small models need a second for their checkpoint and the exits of their processes.
+    pub const STOP_S: f64 = STOP_MS as f64 / 1e3;
+
     /// Eleven years: traces last for months, and some of their jobs for weeks.
     pub const UNTIL_S: f64 = 3.5e8;
 
@@ -205,7 +212,7 @@ pub fn run(
         launch_ms: LAUNCH_MS,
         across_racks: 1.0,
         suspend_ms: 100,
-        stop_ms: STOP_MS,
+        stop_ms: ms(settings.stop_s),
         sharing,
         round_ms: settings.round_ms(is_profiled),
         until_ms: ms(settings.until_s),

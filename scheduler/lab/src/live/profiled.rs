@@ -59,8 +59,10 @@ pub(super) fn sim_job(
     })
 }
 
-/// Rules whose restart costs and limits apply. Only Sia's profiles have several GPU kinds.
-fn rules(profiles: &Profiles) -> SimulatorRules {
+/// Returns the rules whose restart costs and limits apply to profiled jobs. Only Sia's profiles
+/// have several GPU kinds.
+#[must_use]
+pub fn rules(profiles: &Profiles) -> SimulatorRules {
     if profiles.kinds.len() > 1 {
         SimulatorRules::Sia
     } else {

@@ -29,6 +29,7 @@ fn under(
         chooses_batch: false,
         slicing: None,
         packs: false,
+        stop_s: LiveRunSettings::STOP_S,
         until_s: LiveRunSettings::UNTIL_S,
     };
     on_four_gpus(&settings, workload)
@@ -135,6 +136,7 @@ fn mean_jct_s(workload: &Workload, packs: bool) -> f64 {
             suspended_per_gpu: 7,
         }),
         packs,
+        stop_s: LiveRunSettings::STOP_S,
         until_s: LiveRunSettings::UNTIL_S,
     };
     let run = on_four_gpus(&settings, workload).expect("it runs");
@@ -194,6 +196,7 @@ fn held_once(lengths_s: [u32; 2]) {
             suspended_per_gpu: 3,
         }),
         packs: true,
+        stop_s: LiveRunSettings::STOP_S,
         until_s: LiveRunSettings::UNTIL_S,
     };
     let run = run(
@@ -240,6 +243,7 @@ fn profiled(policy: PolicyName, is_elastic: bool) -> LiveRunSettings {
         chooses_batch: false,
         slicing: None,
         packs: false,
+        stop_s: LiveRunSettings::STOP_S,
         until_s: LiveRunSettings::UNTIL_S,
     }
 }

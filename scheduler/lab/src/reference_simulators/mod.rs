@@ -6,6 +6,7 @@
 //! built from measurements so far ([`ObservationSource`]), unless its authors gave it an oracle.
 
 mod application;
+mod cluster_shape;
 mod contestant;
 #[cfg(test)]
 mod ground_truth;
@@ -21,6 +22,7 @@ mod ticks;
 mod training;
 
 pub use application::{Application, Epoch};
+pub use cluster_shape::ClusterShapeError;
 pub use contestant::{Cluster, ContestError, Contestant, NodeGroup};
 pub use observation::{Learning, ObservationSource};
 pub use profiled_training::ProfiledTraining;
