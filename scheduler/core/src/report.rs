@@ -148,9 +148,8 @@ pub struct SpeedReport {
     /// Standard error as a share of the predicted speed; `None` in older reports.
     #[serde(default)]
     pub standard_error: Option<f64>,
-    /// Size (workers, shards) whose measurement would reduce the uncertainty most. `None` before a
-    /// measurement, or if enough is measured.
-    #[serde(default)]
+    /// Only in reports of earlier releases (record 0172).
+    #[serde(default, skip_serializing)]
     pub next_probe: Option<(u32, u32)>,
     /// Predicted speed on one node of each GPU kind, at the job's size, relative to `steps_per_s`.
     /// Empty if all kinds count as equal.

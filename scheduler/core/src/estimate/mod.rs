@@ -10,6 +10,7 @@ mod kinds;
 mod loss_curve;
 mod memo;
 mod nnls;
+#[cfg(test)]
 mod probe;
 mod remaining_steps;
 mod speed;
@@ -94,29 +95,6 @@ impl Estimate {
             loss: None,
             most,
         }
-    }
-
-    /// Returns the size, as (workers, shards), whose measurement would reduce the uncertainty of
-    /// the speed most, among the sizes that the job may get now. Returns `None` before the first
-    /// measurement and when the budget of probes is spent.
-    pub(crate) fn next_probe(&self, job: &SnapshotJob) -> Option<(u32, u32)> {
-        *self.speed.next_probe.get_or_init(|| self.plan_probe(job))
-    }
-
-    fn plan_probe(&self, job: &SnapshotJob) -> Option<(u32, u32)> {
-        let measured = self.speed.sizes();
-        if measured.is_empty() || measured.len() >= probe::BUDGET {
-            return None;
-        }
-        let workers = Range {
-            max: self.most.0,
-            ..job.workers
-        };
-        let ps_shards = Range {
-            max: self.most.1,
-            ..job.ps_shards
-        };
-        probe::next(&measured, &probe::candidates(workers, ps_shards))
     }
 
     /// Returns the seconds until the end with `w` workers and `p` shards.

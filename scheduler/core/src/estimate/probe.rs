@@ -1,5 +1,6 @@
-//! Choice of the next size to measure, so that the speed at all sizes becomes known best. It
-//! replaces Optimus' sample runs along `w = p` (Peng et al., EuroSys 2018).
+//! Choice of sizes to measure, so that the speed at all sizes becomes known best. Tests compare the
+//! speed model from eight such sizes with the rest of Optimus' measurements. The scheduler does not
+//! run probes: jobs explore by growing (record 0172).
 //!
 //! Each probe is the size whose measurement reduces the total uncertainty of all candidates most.
 //! This is the integrated mean squared error of Sacks et al. (Statistical Science 1989), one step

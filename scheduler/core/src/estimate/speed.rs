@@ -17,7 +17,7 @@ use crate::problem::KindSpeedCurve;
 use crate::snapshot::SnapshotJob;
 use muster_model::spec::Range;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Speed of a job at every size.
 #[derive(Debug, Clone)]
@@ -38,9 +38,6 @@ pub(crate) struct Speed {
     /// Speeds by number of workers on one node that replace the model, also at measured sizes.
     pub curve: Option<Arc<KindSpeedCurve>>,
     pub mean_relative_error: Option<f64>,
-    /// Next size to measure, computed on first use. It depends on the measurements and the job's
-    /// ranges, which are inputs of this model too.
-    pub next_probe: OnceLock<Option<Size>>,
 }
 
 /// Amdahl's law for the workers, and a share of the exchange that more shards shorten.
@@ -181,7 +178,6 @@ impl Speed {
             covariance,
             curve: None,
             mean_relative_error: None,
-            next_probe: OnceLock::new(),
         };
         speed.mean_relative_error = speed.error();
         speed
@@ -218,11 +214,6 @@ impl Speed {
     /// Returns the number of measured sizes.
     pub(crate) fn points(&self) -> u32 {
         u32::try_from(self.measured.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Returns the measured sizes in ascending order.
-    pub(crate) fn sizes(&self) -> Vec<Size> {
-        self.measured.keys().copied().collect()
     }
 
     /// Returns the largest measured number of workers and of shards. `None` before the job's own

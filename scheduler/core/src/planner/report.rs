@@ -104,7 +104,7 @@ fn job(
             mean_relative_error: estimate.speed.mean_relative_error,
             steps_per_s: estimate.steps_per_s(shown.0, shown.1),
             standard_error: Some(estimate.speed.standard_error(shown.0, shown.1)),
-            next_probe: estimate.next_probe(live.job),
+            next_probe: None,
             by_kind: estimate.relative_speeds(shown),
         },
         steps_left: estimate.steps_left,
