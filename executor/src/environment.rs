@@ -97,6 +97,7 @@ mod tests {
                 kind,
                 model: String::new(),
                 memory_bytes: 0,
+                compute_capability: None,
             })
             .collect();
         Capacity {

@@ -5,7 +5,7 @@ use muster_core::learn::{CourseNoise, Observation, ObservedBatch};
 use muster_core::snapshot as core;
 use muster_model::id::{TaskId, TenantId};
 use muster_model::job::JobState;
-use muster_model::node::{DriverSuspend, GpuKind, Node};
+use muster_model::node::{DriverSuspend, GpuKind, Node, least_capability};
 use muster_model::pace::{Pace, Watch};
 use muster_model::plan::RecordTime as _;
 use muster_model::spec::BatchRule;
@@ -122,6 +122,7 @@ fn node(
         cpu_slots: gpus.iter().all(|gpu| gpu.kind == GpuKind::CpuSlot),
         labels,
         gpu_memory_bytes: gpu_memory_bytes.unwrap_or(0),
+        compute_capability: least_capability(&gpus),
         driver_suspend: matches!(
             node.capacity.driver_suspend,
             Some(DriverSuspend::Able { .. })

@@ -277,6 +277,7 @@ fn capacity(kind: &str) -> Capacity {
         kind: GpuKind::Cuda,
         model: kind.to_owned(),
         memory_bytes: 80 << 30,
+        compute_capability: None,
     });
     Capacity {
         gpus: gpus.collect(),

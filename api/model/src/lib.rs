@@ -19,6 +19,7 @@ macro_rules! version {
 pub mod actor;
 pub mod assignment;
 pub mod checkpoint;
+pub mod compute_capability;
 pub mod error_chain;
 pub mod event;
 pub mod export;

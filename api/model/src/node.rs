@@ -1,5 +1,6 @@
 //! A node: a machine with an executor, its capacity and whether tasks may be placed there.
 
+use crate::compute_capability::ComputeCapability;
 use crate::id::NodeId;
 use crate::spec::{NodeConstraints, NodeTraits, UnmetConstraint};
 use serde::{Deserialize, Serialize};
@@ -73,6 +74,8 @@ pub struct Labelled {
     pub model: String,
     /// Memory of one GPU; 0 is unknown.
     pub memory_bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_capability: Option<ComputeCapability>,
 }
 
 impl Notice {
@@ -179,6 +182,7 @@ impl Node {
             gpu_model: gpus.first().map_or("", |gpu| &gpu.model),
             class: self.gpu_class(),
             gpu_memory_bytes: gpus.iter().map(|gpu| gpu.memory_bytes).min().unwrap_or(0),
+            compute_capability: least_capability(&gpus),
             labels: &self.labels(),
         };
         constraints.unmet(&traits, best)
@@ -196,8 +200,8 @@ impl Node {
         })
     }
 
-    /// Returns the node's GPUs. Where the executor only counts GPUs and reports no memory, model
-    /// and memory come from the labels.
+    /// Returns the node's GPUs. Where the executor only counts GPUs and reports no memory, model,
+    /// memory and compute capability come from the labels.
     #[must_use]
     pub fn gpus(&self) -> Vec<Gpu> {
         let mut gpus = self.capacity.gpus.clone();
@@ -206,6 +210,7 @@ impl Node {
             for gpu in gpus.iter_mut().filter(|gpu| gpu.memory_bytes == 0) {
                 gpu.model.clone_from(&labelled.model);
                 gpu.memory_bytes = labelled.memory_bytes;
+                gpu.compute_capability = labelled.compute_capability;
             }
         }
         gpus
@@ -271,6 +276,17 @@ pub struct Gpu {
     /// executor's configuration gives them, by default `cpu`.
     pub model: String,
     pub memory_bytes: u64,
+    /// Null: a CPU slot, or the executor is too old to report it or only counts its GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_capability: Option<ComputeCapability>,
+}
+
+/// Returns the lowest compute capability of a node's GPUs; `None` if that of one is unknown.
+#[must_use]
+pub fn least_capability(gpus: &[Gpu]) -> Option<ComputeCapability> {
+    let all: Option<Vec<ComputeCapability>> =
+        gpus.iter().map(|gpu| gpu.compute_capability).collect();
+    all?.into_iter().min()
 }
 
 /// Classes of GPUs, ascending. A job that names no GPU kinds runs only on the best class that the
@@ -336,6 +352,7 @@ mod tests {
             kind: GpuKind::Cuda,
             model: "nvidia.com/mig-1g.10gb".to_owned(),
             memory_bytes,
+            compute_capability: None,
         };
         Node {
             id: NodeId(uuid::Uuid::nil()),
@@ -385,11 +402,15 @@ mod tests {
         let labelled = Labelled {
             model: "H100-MIG-1g.10gb".to_owned(),
             memory_bytes: 10 << 30,
+            compute_capability: ComputeCapability::new(9, 0),
         };
         let counted = "nvidia.com/mig-1g.10gb".to_owned();
         assert_eq!(first_gpu(&node(0, None)), (counted.clone(), 0));
         let named = (labelled.model.clone(), labelled.memory_bytes);
-        assert_eq!(first_gpu(&node(0, Some(labelled.clone()))), named);
+        let by_labels = node(0, Some(labelled.clone()));
+        assert_eq!(first_gpu(&by_labels), named);
+        let capability = least_capability(&by_labels.gpus());
+        assert_eq!(capability, labelled.compute_capability);
         assert_eq!(first_gpu(&node(7, Some(labelled))), (counted, 7));
     }
 

@@ -113,6 +113,10 @@ fn every_broken_rule_names_its_field() {
             "resources.worker.gpu_memory_bytes",
         ),
         (
+            "resources: { worker: { gpus: 0, compute_capability: 8.0 } }",
+            "resources.worker.compute_capability",
+        ),
+        (
             "resources: { worker: { gpus: 0, memory_bytes: 0 } }",
             "resources.worker.memory_bytes",
         ),

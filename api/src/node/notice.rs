@@ -11,6 +11,7 @@ use crate::state::ApiState;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use muster_model::compute_capability::ComputeCapability;
 use muster_model::node::{Closed, Labelled, Notice};
 use muster_model::spec::{FieldError, check_labels};
 use muster_model::view::NodeView;
@@ -63,6 +64,9 @@ pub struct SaidOfGpus {
     model: String,
     /// Memory of one GPU; 0 is unknown.
     memory_bytes: u64,
+    /// Compute capability of the GPUs; unknown if left out.
+    #[serde(default)]
+    compute_capability: Option<ComputeCapability>,
 }
 
 impl From<NodeNoticeBody> for Notice {
@@ -85,6 +89,7 @@ impl From<NodeNoticeBody> for Notice {
             gpus: gpus.map(|gpus| Labelled {
                 model: gpus.model,
                 memory_bytes: gpus.memory_bytes,
+                compute_capability: gpus.compute_capability,
             }),
             taken,
             by,

@@ -19,6 +19,7 @@ pub fn node(row: NodeRow) -> NodeView {
             kind: gpu.kind,
             model: gpu.model,
             memory_bytes: gpu.memory_bytes,
+            compute_capability: gpu.compute_capability,
             job: holder.map(occupant),
             guest: guest.map(occupant),
             task_id: holder.and_then(|held| held.owner.as_ref().map(|_| held.task_id)),

@@ -206,6 +206,7 @@ async fn become_pods(world: &World) {
         kind: GpuKind::CpuSlot,
         model: "cpu".to_owned(),
         memory_bytes: 1 << 30,
+        compute_capability: None,
     });
     let capacity = Capacity {
         gpus: gpus.collect(),

@@ -118,6 +118,7 @@ impl World {
                 kind: GpuKind::CpuSlot,
                 model: "cpu".to_owned(),
                 memory_bytes: 1 << 30,
+                compute_capability: None,
             })
             .collect();
         let capacity = Capacity {

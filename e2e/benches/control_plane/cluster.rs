@@ -219,6 +219,7 @@ fn slots(count: u32) -> Capacity {
         kind: GpuKind::CpuSlot,
         model: "cpu".to_owned(),
         memory_bytes: 1 << 30,
+        compute_capability: None,
     };
     Capacity {
         gpus: (0..count).map(gpu).collect(),

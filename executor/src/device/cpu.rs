@@ -12,6 +12,7 @@ pub(super) fn slots(count: u32, memory_bytes: u64, model: &str) -> Vec<Gpu> {
             kind: GpuKind::CpuSlot,
             model: model.to_owned(),
             memory_bytes: memory_bytes / u64::from(count),
+            compute_capability: None,
         })
         .collect()
 }

@@ -71,6 +71,7 @@ fn counted(count: u32, resource: &str) -> Vec<Gpu> {
             kind: GpuKind::Cuda,
             model: resource.to_owned(),
             memory_bytes: 0,
+            compute_capability: None,
         })
         .collect()
 }

@@ -1,9 +1,10 @@
 //! GPUs according to NVIDIA's management library, which is part of the driver and loaded at run
 //! time.
 
+use muster_model::compute_capability::ComputeCapability;
 use muster_model::node::{Gpu, GpuKind};
-use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
 
 /// Returns all GPUs in the order of the PCI bus, or the reason why none is visible.
 pub(super) fn gpus() -> Result<Vec<Gpu>, String> {
@@ -21,7 +22,15 @@ fn list(nvml: &Nvml) -> Result<Vec<Gpu>, NvmlError> {
                 kind: GpuKind::Cuda,
                 model: device.name()?,
                 memory_bytes: device.memory_info()?.total,
+                compute_capability: capability(&device),
             })
         })
         .collect()
+}
+
+/// Returns the compute capability; `None` if the driver does not report it.
+fn capability(device: &Device<'_>) -> Option<ComputeCapability> {
+    let found = device.cuda_compute_capability().ok()?;
+    let (major, minor) = (found.major.try_into().ok()?, found.minor.try_into().ok()?);
+    ComputeCapability::new(major, minor)
 }

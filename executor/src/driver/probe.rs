@@ -120,6 +120,7 @@ mod tests {
             kind: GpuKind::Cuda,
             model: String::new(),
             memory_bytes: 0,
+            compute_capability: None,
         };
         let capacity = Capacity {
             gpus: vec![gpu],

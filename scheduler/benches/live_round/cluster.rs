@@ -198,6 +198,7 @@ fn gpus(count: u32) -> Capacity {
         kind: GpuKind::Cuda,
         model: "A100".to_owned(),
         memory_bytes: 80 << 30,
+        compute_capability: None,
     });
     Capacity {
         gpus: gpus.collect(),

@@ -1,9 +1,11 @@
-//! Constraints of jobs on their nodes: GPU kinds, GPU memory, labels, names and classes of GPUs.
+//! Constraints of jobs on their nodes: GPU kinds, GPU memory, compute capability, labels, names and
+//! classes of GPUs.
 
 use crate::scene::{JobIn, Scene};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::{Action, Violation, check, plan};
+use muster_model::compute_capability::ComputeCapability;
 use muster_model::job::JobPhase;
 use muster_model::spec::{LabelOperator, NodeConstraints, NodeRequirement, UnmetConstraint};
 use muster_model::wait::{Change, ForbiddenGpus, Wait};
@@ -21,6 +23,7 @@ fn cluster(share: PolicyName, models: &[&str], gpus: u32) -> Scene {
         let node = scene.snapshot.nodes.last_mut().expect("just added");
         node.gpu_model = model.to_owned();
         node.gpu_memory_bytes = if model == H100 { 80 << 30 } else { 40 << 30 };
+        node.compute_capability = ComputeCapability::new(if model == H100 { 9 } else { 8 }, 0);
         node.cpu_slots = model == "cpu";
         node.labels.insert("site".to_owned(), number.to_string());
     }
@@ -76,7 +79,11 @@ fn each_constraint_selects_the_only_suitable_node() {
         operator,
         values: values.iter().map(|&value| value.to_owned()).collect(),
     };
-    let all: [NodeConstraints; 4] = [
+    let all: [NodeConstraints; 5] = [
+        NodeConstraints {
+            compute_capability: ComputeCapability::new(8, 9),
+            ..NodeConstraints::default()
+        },
         NodeConstraints {
             gpu_memory_bytes: Some(64 << 30),
             ..NodeConstraints::default()

@@ -567,6 +567,7 @@ impl Node {
                     kind: GpuKind::CpuSlot,
                     model: "cpu".into(),
                     memory_bytes: 1 << 30,
+                    compute_capability: None,
                 })
                 .collect(),
             cpu_milli: 8_000,

@@ -141,6 +141,7 @@ async fn a_node(store: &Store) -> NodeId {
         kind: GpuKind::CpuSlot,
         model: "cpu".to_owned(),
         memory_bytes: 1 << 30,
+        compute_capability: None,
     };
     let capacity = Capacity {
         gpus: vec![gpu],

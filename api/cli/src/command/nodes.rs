@@ -99,6 +99,7 @@ impl NodesArgs {
             let has_gpus = nodes.iter().any(|node| !is_of_cpu_slots(node));
             for node in nodes {
                 shown.push_str(&labels(node));
+                shown.push_str(&gpus(node));
                 if has_gpus && is_of_cpu_slots(node) {
                     let _ = write!(
                         shown,
@@ -213,6 +214,22 @@ impl WhoamiArgs {
             ])
         })
     }
+}
+
+/// Returns a line with memory and compute capability of the node's GPUs; empty for CPU slots.
+fn gpus(node: &NodeView) -> String {
+    let Some(gpu) = node.gpus.first().filter(|_| !is_of_cpu_slots(node)) else {
+        return String::new();
+    };
+    let capability = gpu.compute_capability.map_or_else(
+        || "compute capability unknown".to_owned(),
+        |capability| format!("compute capability {capability}"),
+    );
+    let memory = match gpu.memory_bytes {
+        0 => "memory unknown".to_owned(),
+        there => format!("{} each", bytes(there)),
+    };
+    format!("\n{}: GPUs: {memory}, {capability}", node.name)
 }
 
 fn row(node: &NodeView) -> [String; 8] {

@@ -39,6 +39,7 @@ pub use validate::{FieldError, MAX_NODE_LABELS, check_labels, is_dns_label};
 pub(crate) use validate::{NO_ID, is_id, is_image, is_object_name};
 pub use verdicts::Verdicts;
 
+use crate::compute_capability::ComputeCapability;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -183,6 +184,9 @@ pub struct WorkerResources {
         schema(minimum = 1, maximum = 4_398_046_511_104_i64, extensions(("x-muster-quantity" = json!(true))))
     )]
     pub gpu_memory_bytes: Option<u64>,
+    /// Minimum compute capability of each GPU, such as 8.0 for bfloat16 in tensor cores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_capability: Option<ComputeCapability>,
     /// Conditions on the labels of the nodes; all must hold. At most 16.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schema(max_items = 16))]
@@ -475,6 +479,7 @@ impl Default for WorkerResources {
             memory_bytes: amounts.memory_bytes,
             gpu_kinds: Vec::new(),
             gpu_memory_bytes: None,
+            compute_capability: None,
             node_selector: Vec::new(),
             exclude_nodes: Vec::new(),
         }

@@ -1,9 +1,11 @@
-//! Nodes on which the tasks of a job may run: GPU kinds, GPU memory, labels and names.
+//! Nodes on which the tasks of a job may run: GPU kinds, GPU memory, compute capability, labels and
+//! names.
 //!
 //! All constraints must hold. They apply to every task of the job, PS shards included, because
 //! labels often describe a network or a site.
 
 use super::{WorkerResources, is_false};
+use crate::compute_capability::ComputeCapability;
 use crate::node::GpuClass;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -49,6 +51,9 @@ pub struct NodeConstraints {
     /// Minimum memory of each GPU in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_memory_bytes: Option<u64>,
+    /// Minimum compute capability of each GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_capability: Option<ComputeCapability>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub node_selector: Vec<NodeRequirement>,
     /// Names of nodes on which the job does not run.
@@ -70,6 +75,8 @@ pub struct NodeTraits<'n> {
     pub class: Option<GpuClass>,
     /// Memory of the node's smallest GPU in bytes; 0 if unknown.
     pub gpu_memory_bytes: u64,
+    /// Lowest compute capability of the node's GPUs; `None` if unknown.
+    pub compute_capability: Option<ComputeCapability>,
     pub labels: &'n BTreeMap<String, String>,
 }
 
@@ -87,6 +94,9 @@ pub enum UnmetConstraint {
     GpuKinds,
     /// The GPUs have less memory than `resources.worker.gpu_memory_bytes`, or an unknown amount.
     GpuMemory,
+    /// The GPUs have a lower compute capability than `resources.worker.compute_capability`, or an
+    /// unknown one.
+    ComputeCapability,
 }
 
 impl UnmetConstraint {
@@ -98,6 +108,7 @@ impl UnmetConstraint {
             Self::NodeSelector => "resources.worker.node_selector",
             Self::GpuKinds => "resources.worker.gpu_kinds",
             Self::GpuMemory => "resources.worker.gpu_memory_bytes",
+            Self::ComputeCapability => "resources.worker.compute_capability",
         }
     }
 }
@@ -126,7 +137,12 @@ impl NodeConstraints {
         let is_small = self
             .gpu_memory_bytes
             .is_some_and(|least| node.gpu_memory_bytes < least);
-        is_small.then_some(UnmetConstraint::GpuMemory)
+        if is_small {
+            return Some(UnmetConstraint::GpuMemory);
+        }
+        // `None`, an unknown capability, is below every other one.
+        let is_old = self.compute_capability > node.compute_capability;
+        is_old.then_some(UnmetConstraint::ComputeCapability)
     }
 
     fn allows_model(&self, model: &str, class: GpuClass, best: GpuClass) -> bool {
@@ -158,6 +174,7 @@ impl WorkerResources {
         NodeConstraints {
             gpu_kinds: self.gpu_kinds.clone(),
             gpu_memory_bytes: self.gpu_memory_bytes,
+            compute_capability: self.compute_capability,
             node_selector: self.node_selector.clone(),
             exclude_nodes: self.exclude_nodes.clone(),
             no_gpus: self.gpus == 0,
@@ -260,6 +277,7 @@ mod tests {
             gpu_model: H100,
             class: Some(GpuClass::Gpu),
             gpu_memory_bytes: 80 << 30,
+            compute_capability: ComputeCapability::new(9, 0),
             labels,
         }
     }
@@ -317,6 +335,30 @@ mod tests {
     }
 
     #[test]
+    fn unknown_or_lower_compute_capability_does_not_suffice() {
+        let bare = BTreeMap::new();
+        let least = |major, minor| NodeConstraints {
+            compute_capability: ComputeCapability::new(major, minor),
+            ..NodeConstraints::default()
+        };
+        let unknown = NodeTraits {
+            compute_capability: None,
+            ..traits(&bare)
+        };
+        let too_old = Some(UnmetConstraint::ComputeCapability);
+        for (constraints, node, unmet) in [
+            (least(8, 9), traits(&bare), None),
+            (least(9, 0), traits(&bare), None),
+            (least(10, 0), traits(&bare), too_old),
+            (least(1, 0), unknown, too_old),
+            (NodeConstraints::default(), unknown, None),
+        ] {
+            let found = constraints.unmet(&node, GpuClass::Gpu);
+            assert_eq!(found, unmet, "{constraints:?}");
+        }
+    }
+
+    #[test]
     fn job_without_kinds_runs_on_the_best_class() {
         let bare = BTreeMap::new();
         let slot = NodeTraits {
@@ -342,11 +384,13 @@ mod tests {
             gpu_model: "",
             class: None,
             gpu_memory_bytes: 0,
+            compute_capability: None,
             ..traits(&bare)
         };
         let mut constraints = NodeConstraints {
             gpu_kinds: vec!["H100".to_owned()],
             gpu_memory_bytes: Some(1),
+            compute_capability: ComputeCapability::new(8, 0),
             ..NodeConstraints::default()
         };
         assert_eq!(constraints.unmet(&node, GpuClass::Gpu), None);

@@ -1,5 +1,6 @@
 //! Responses about nodes.
 
+use crate::compute_capability::ComputeCapability;
 use crate::id::{JobId, NodeId, TaskId};
 use crate::node::{Capacity, Excluded, GpuKind, NodeState, Notice};
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,9 @@ pub struct GpuView {
     pub kind: GpuKind,
     pub model: String,
     pub memory_bytes: u64,
+    /// Null for a CPU slot, or if it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_capability: Option<ComputeCapability>,
     /// Job that holds it; null if it is free.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub job: Option<Occupant>,

@@ -273,7 +273,7 @@ impl fmt::Display for Change {
                 let field = constraint.field();
                 match constraint {
                     UnmetConstraint::GpuKinds => write!(f, "allow {gpu_model} in {field}"),
-                    UnmetConstraint::GpuMemory => {
+                    UnmetConstraint::GpuMemory | UnmetConstraint::ComputeCapability => {
                         write!(f, "lower {field} so that {gpu_model} suffices")
                     }
                     UnmetConstraint::NodeSelector => {

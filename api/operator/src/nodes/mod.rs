@@ -331,6 +331,7 @@ mod tests {
             gpus: Some(Labelled {
                 model: rack.to_owned(),
                 memory_bytes: 1,
+                compute_capability: None,
             }),
             taken: 1,
             by: Some("here".to_owned()),

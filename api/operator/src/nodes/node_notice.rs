@@ -6,6 +6,7 @@ use super::release::Release;
 use super::tolerated::ToleratedTaint;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt as _;
+use muster_model::compute_capability::ComputeCapability;
 use muster_model::node::{Closed, Labelled, Notice};
 use muster_model::spec::MAX_NODE_LABELS;
 
@@ -121,8 +122,8 @@ fn rack(node: &Node, labels: &[String]) -> Option<String> {
     (!rack.is_empty()).then_some(rack)
 }
 
-/// Reads the labels of NVIDIA's feature discovery: `nvidia.com/gpu.product`, and `.memory` in MiB.
-/// A MIG profile with a resource of its own has labels of its own, such as
+/// Reads the labels of NVIDIA's feature discovery: `nvidia.com/gpu.product`, `.memory` in MiB, and
+/// the compute capability from `.compute.major` and `.compute.minor`. A MIG profile with a resource of its own has labels of its own, such as
 /// `nvidia.com/mig-1g.10gb.product`.
 fn labelled(node: &Node, resource: &str) -> Option<Labelled> {
     let model: String = label(node, resource, "product")?
@@ -133,7 +134,13 @@ fn labelled(node: &Node, resource: &str) -> Option<Labelled> {
     (!model.is_empty()).then(|| Labelled {
         model,
         memory_bytes: mib.unwrap_or(0).saturating_mul(1 << 20),
+        compute_capability: capability(node, resource),
     })
+}
+
+fn capability(node: &Node, resource: &str) -> Option<ComputeCapability> {
+    let number = |what| label(node, resource, what)?.parse().ok();
+    ComputeCapability::new(number("compute.major")?, number("compute.minor")?)
 }
 
 fn label<'a>(node: &'a Node, resource: &str, what: &str) -> Option<&'a String> {

@@ -61,6 +61,7 @@ pub fn slots(count: u32) -> Capacity {
             kind: GpuKind::CpuSlot,
             model: "cpu".to_owned(),
             memory_bytes: 1 << 30,
+            compute_capability: None,
         })
         .collect();
     Capacity {

@@ -135,6 +135,7 @@ fn added(gpus: u32, like: Option<&SnapshotNode>) -> SnapshotNode {
         cpu_slots: like.is_some_and(|node| node.cpu_slots),
         labels: like.map_or_else(BTreeMap::new, |node| node.labels.clone()),
         gpu_memory_bytes: like.map_or(0, |node| node.gpu_memory_bytes),
+        compute_capability: like.and_then(|node| node.compute_capability),
         driver_suspend: like.is_some_and(|node| node.driver_suspend),
         cpu_milli: u64::MAX / 4,
         memory_bytes: u64::MAX / 4,

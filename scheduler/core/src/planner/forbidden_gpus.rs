@@ -69,6 +69,7 @@ pub(crate) fn relaxed(
     match by {
         UnmetConstraint::GpuKinds => relaxed.gpu_kinds.push(gpu_model.to_owned()),
         UnmetConstraint::GpuMemory => relaxed.gpu_memory_bytes = None,
+        UnmetConstraint::ComputeCapability => relaxed.compute_capability = None,
         UnmetConstraint::NodeSelector => relaxed.node_selector.clear(),
         UnmetConstraint::ExcludeNodes => relaxed.exclude_nodes.clear(),
     }

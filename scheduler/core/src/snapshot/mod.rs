@@ -11,6 +11,7 @@ pub use job::{
     Restarts, SnapshotJob, SnapshotService, SnapshotTask, SpeedPoint, StudyMembership,
     TrainingLength,
 };
+use muster_model::compute_capability::ComputeCapability;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::node::{GpuClass, is_part};
@@ -123,6 +124,9 @@ pub struct SnapshotNode {
     /// Memory of the node's smallest GPU or CPU slot; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub gpu_memory_bytes: u64,
+    /// Lowest compute capability of the node's GPUs; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_capability: Option<ComputeCapability>,
     /// Whether the driver should move the GPU memory of suspended programs to the host.
     #[serde(default, skip_serializing_if = "is_false")]
     pub driver_suspend: bool,
@@ -242,6 +246,7 @@ impl SnapshotNode {
             gpu_model: &self.gpu_model,
             class: self.gpu_class(),
             gpu_memory_bytes: self.gpu_memory_bytes,
+            compute_capability: self.compute_capability,
             labels: &self.labels,
         }
     }

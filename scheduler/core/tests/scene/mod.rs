@@ -247,6 +247,7 @@ pub fn node(number: u32, gpus: u32) -> SnapshotNode {
         seen_ms: None,
         freed: Vec::new(),
         gpu_memory_bytes: 0,
+        compute_capability: None,
         driver_suspend: false,
         rack: None,
         excluded: false,

@@ -47,6 +47,7 @@ impl<'s> SimulationEngine<'s> {
                             .sharing
                             .as_ref()
                             .map_or(0, |sharing| sharing.gpu_memory_bytes),
+                        compute_capability: None,
                         driver_suspend: false,
                         rack: node.rack.clone(),
                         excluded: false,

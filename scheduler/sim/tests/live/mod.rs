@@ -16,6 +16,7 @@ pub fn cluster(nodes: u128) -> ClusterSnapshot {
         seen_ms: None,
         freed: Vec::new(),
         gpu_memory_bytes: 0,
+        compute_capability: None,
         driver_suspend: false,
         rack: None,
         excluded: false,

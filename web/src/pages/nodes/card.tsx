@@ -113,8 +113,11 @@ function Slot({ gpu, colour, onShow }: { gpu: GpuView; colour: number | undefine
 }
 
 function describe(gpu: GpuView): string {
+  const capability = gpu.compute_capability == null ? "" : `, compute capability ${gpu.compute_capability}`;
   const what =
-    gpu.kind === "cuda" ? `GPU ${gpu.index}, ${gpu.model}, ${bytes(gpu.memory_bytes)}` : `CPU slot ${gpu.index}`;
+    gpu.kind === "cuda"
+      ? `GPU ${gpu.index}, ${gpu.model}, ${bytes(gpu.memory_bytes)}${capability}`
+      : `CPU slot ${gpu.index}`;
   if (gpu.job === null) return `${what}: free`;
   const guest = gpu.guest === undefined || gpu.guest === null ? "" : `, and beside it ${named(gpu.guest)}`;
   return `${what}: ${named(gpu.job)}${guest}`;

@@ -29,6 +29,14 @@ impl JobSpec {
         if let Some(bytes) = worker.gpu_memory_bytes {
             errors.check("resources.worker.gpu_memory_bytes", &bytes, false, NO_GPUS);
         }
+        if let Some(least) = worker.compute_capability {
+            errors.check(
+                "resources.worker.compute_capability",
+                &least,
+                false,
+                NO_GPUS,
+            );
+        }
         errors.check(
             "exclusive",
             &self.exclusive,

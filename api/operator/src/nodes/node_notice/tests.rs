@@ -160,6 +160,25 @@ fn gpus(model: &str, mib: u64) -> Option<(String, u64)> {
 }
 
 #[test]
+fn labels_give_the_compute_capability() {
+    let capability = |labels: &Value| {
+        let node = json!({ "metadata": { "name": "a", "labels": labels } });
+        let node = serde_json::from_value(node).expect("a node");
+        let resource = Some("nvidia.com/gpu");
+        let notice = node_notice(&node, &settings(), &ExternalGpuUse::Nothing, resource);
+        let gpus = notice.gpus.expect("the product is named");
+        gpus.compute_capability.map(|found| found.to_string())
+    };
+    let product = "NVIDIA-H100-80GB-HBM3";
+    let labels = json!({
+        "nvidia.com/gpu.product": product, "nvidia.com/gpu.compute.major": "9", "nvidia.com/gpu.compute.minor": "0",
+    });
+    assert_eq!(capability(&labels).as_deref(), Some("9.0"));
+    let half = json!({ "nvidia.com/gpu.product": product, "nvidia.com/gpu.compute.major": "9" });
+    assert_eq!(capability(&half), None);
+}
+
+#[test]
 fn labels_describe_counted_gpus() {
     // Labels of the device plugin's strategy `mixed`, all on one node.
     let labels = json!({
