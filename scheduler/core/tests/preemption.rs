@@ -8,7 +8,7 @@ use muster_core::snapshot::{ReportedCheckpoint, Restarts};
 use muster_core::{Action, RoundPlan, Violation, apply, check, check_with, plan};
 use muster_model::job::JobPhase;
 use muster_model::plan::PreemptionCost;
-use muster_model::spec::{AllowedPreemption, CheckpointOnRequest, Ends, Preemption};
+use muster_model::spec::{AllowedPreemption, CheckpointOnRequest, Ends, Preemption, Range};
 use proptest::prelude::*;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -552,4 +552,31 @@ fn program_grows_by_a_restart_of_its_own() {
         train(&mut scene, HOUR_MS);
     }
     assert!(scene.workers("own") > 1, "it grows");
+}
+
+/// A restart that makes the program faster on fewer GPUs is no stop for another job either.
+#[test]
+fn program_shrinks_where_fewer_gpus_are_faster() {
+    let mut scene = Scene::cluster(2, 4);
+    scene.policy = Policy::named(PolicyName::Muster);
+    program(&mut scene, "own", 100_000_000);
+    scene.find("own").workers = Range { min: 8, max: 8 };
+    scene.settle();
+    scene.find("own").workers = Range { min: 1, max: 8 };
+    for (workers, steps_per_s) in [(1, 2.8), (2, 5.6), (4, 11.0), (8, 6.0)] {
+        scene.measured("own", workers, steps_per_s);
+    }
+    train(&mut scene, 24 * HOUR_MS);
+    report(&mut scene, "own", 20_000);
+    let (decided, _) = plan(&scene.snapshot, &scene.policy);
+    assert_eq!(check(&scene.snapshot, &decided), [], "{decided:?}");
+    let plan = decide(&mut scene);
+    scene.settle();
+    assert_eq!(scene.workers("own"), 4, "{plan:?}");
+    assert!(cost(&plan).is_none(), "no other job gains by it");
+    let whys = format!("{plan:?}");
+    assert!(
+        whys.contains("from 8 to 4 workers: it is faster there"),
+        "{whys}"
+    );
 }

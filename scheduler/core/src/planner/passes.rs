@@ -327,6 +327,9 @@ impl<'w, 'a, 'd> PlanApplication<'w, 'a, 'd> {
         let gainer = gainer.map(|&gainer| self.named_to(gainer, live.tenant));
         let why = match gainer.filter(|_| smaller) {
             Some(gainer) => format!("{size}: {gainer} needs room to start"),
+            None if smaller && preemption::gains(round, self.decision, member) => {
+                format!("{size}: it is faster there")
+            }
             None if smaller => format!("{size}: others gain more by its GPUs"),
             None if gets == job.held_gpus() => match gainer {
                 Some(gainer) => format!("{gainer} needs the room that it leaves"),

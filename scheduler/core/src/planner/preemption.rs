@@ -17,7 +17,8 @@ use muster_model::plan::PreemptionCost;
 use muster_model::spec::AllowedPreemption;
 use std::collections::BTreeMap;
 
-/// A running member that a decision stops, or restarts without more GPUs, for another job.
+/// A running member that a decision stops, or restarts without more GPUs, for another job. A member
+/// that ends earlier by its own move is none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Displacement {
     pub member: usize,
@@ -103,9 +104,13 @@ fn displacement(
         &round.jobs[round.members[member]],
     );
     let gets = gpus_of(decision.holds(&round.problem, member));
-    let (local, gainer) = gainer(round, decision, given, member);
     let restarts = gets > 0 && !live.job.in_place;
-    let loses = restarts && local.is_none() && !gains(round, decision, member);
+    // Such a job changes for its own sake, for example from two nodes to one.
+    if restarts && gains(round, decision, member) {
+        return None;
+    }
+    let (local, gainer) = gainer(round, decision, given, member);
+    let loses = restarts && local.is_none();
     let mover = if loses || gets == 0 && given.is_empty() {
         mover(round, decision, member)
     } else {
@@ -152,7 +157,7 @@ fn gainer(
 }
 
 /// Whether a running member ends earlier by its own move.
-fn gains(round: &RoundState<'_>, decision: &PolicyDecision, member: usize) -> bool {
+pub(crate) fn gains(round: &RoundState<'_>, decision: &PolicyDecision, member: usize) -> bool {
     let job = &round.problem.jobs[member];
     let then_s = full_time_left_s(round, member, decision.holds(&round.problem, member));
     then_s + job.change_s() < full_time_left_s(round, member, &job.present)
