@@ -25,6 +25,7 @@ mod layers;
 mod metrics;
 mod node;
 pub mod openapi;
+mod priority;
 mod problem;
 mod query;
 mod question;

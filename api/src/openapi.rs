@@ -46,6 +46,7 @@ Kinds of problem:
         (name = "streams", description = "Event streams"),
         (name = "nodes", description = "The machines of the cluster"),
         (name = "tenants", description = "Owners of jobs, with their quotas and limits"),
+        (name = "priorities", description = "Ranges of job priorities, with their roles and tenants"),
         (name = "families", description = "Measured speeds that the jobs of a family share"),
         (name = "rounds", description = "Inputs and decisions of past scheduling rounds"),
         (name = "tokens", description = "Tokens and users"),

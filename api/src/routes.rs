@@ -2,8 +2,8 @@
 
 use crate::state::ApiState;
 use crate::{
-    auth, cluster, family, health, history, job, layers, metrics, node, openapi, question, round,
-    study, tenant, token, user, web,
+    auth, cluster, family, health, history, job, layers, metrics, node, openapi, priority,
+    question, round, study, tenant, token, user, web,
 };
 use axum::Router;
 use axum::routing::get;
@@ -86,6 +86,8 @@ fn users() -> OpenApiRouter<ApiState> {
         .routes(routes!(node::notice::notice))
         .routes(routes!(tenant::list::list, tenant::create::create))
         .routes(routes!(tenant::change::change, tenant::delete::delete))
+        .routes(routes!(priority::list::list))
+        .routes(routes!(priority::set::set, priority::delete::delete))
         .routes(routes!(family::list::list))
         .routes(routes!(family::forget::forget))
         .routes(routes!(round::list::list))

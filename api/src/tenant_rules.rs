@@ -1,16 +1,18 @@
-//! Checks at submission the parts of a document that rules of the tenant restrict: the cluster
-//! objects of `pod`, and the caps on `preemption`.
+//! Checks at submission the parts of a document that administrators restrict: the cluster objects
+//! of `pod`, the caps on `preemption`, and the priority classes.
 
 use crate::auth::Caller;
 use crate::problem::{ApiError, ProblemKind};
-use muster_model::spec::{JobSpec, Pod, Preemption};
+use muster_model::priority::{self, NO_PRIORITY, PriorityUser};
+use muster_model::spec::{FieldError, JobSpec, Pod, Preemption};
 use muster_model::study::StudySpec;
-use muster_store::{PgConnection, tenant};
+use muster_store::{PgConnection, StoreError, priority_class, tenant};
 
 /// Restricted parts of a document.
 pub struct RestrictedParts {
     pod: Pod,
     preemption: Preemption,
+    priority: StatedPriority,
     /// Position of the job in the document, with a dot; empty for the job's own document.
     at: &'static str,
     kind: ProblemKind,
@@ -22,6 +24,7 @@ impl RestrictedParts {
         Self {
             pod: spec.pod.clone(),
             preemption: spec.preemption,
+            priority: StatedPriority::of_job(spec),
             at: "",
             kind: ProblemKind::InvalidJob,
         }
@@ -33,6 +36,7 @@ impl RestrictedParts {
         Self {
             pod: spec.pod(),
             preemption: spec.preemption(),
+            priority: StatedPriority::of_study(spec),
             at: "job.",
             kind: ProblemKind::InvalidStudy,
         }
@@ -41,16 +45,36 @@ impl RestrictedParts {
     /// Whether the document leaves all of them out, so that no rule refuses it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.pod.is_empty() && self.preemption.is_default()
+        self.pod.is_empty() && self.preemption.is_default() && self.priority.is_default()
     }
 
-    /// Checks the parts in the caller's scope; no query if they are left out.
+    /// Checks the parts in the caller's scope, and returns the priority. No query if they are left
+    /// out.
     ///
     /// # Errors
-    /// A refusal with one error per object that the tenant may not use, and per value above a cap.
-    pub async fn check(&self, conn: &mut PgConnection, caller: &Caller) -> Result<(), ApiError> {
+    /// A refusal with one error per object that the tenant may not use, per value above a cap, and
+    /// for a priority of no class that the caller may use.
+    pub async fn check(&self, conn: &mut PgConnection, caller: &Caller) -> Result<i32, ApiError> {
         if self.is_empty() {
-            return Ok(());
+            return Ok(NO_PRIORITY);
+        }
+        let mut errors = self.above_caps(conn, caller).await?;
+        let resolved = self.priority.resolve(conn, caller).await?;
+        let resolved = resolved.map_err(|error| errors.push(within(self.at, error)));
+        match resolved {
+            Ok(priority) if errors.is_empty() => Ok(priority),
+            _ => Err(ApiError::of_fields(self.kind, errors)),
+        }
+    }
+
+    /// Returns one error per object that the tenant may not use, and per value above a cap.
+    async fn above_caps(
+        &self,
+        conn: &mut PgConnection,
+        caller: &Caller,
+    ) -> Result<Vec<FieldError>, StoreError> {
+        if self.pod.is_empty() && self.preemption.is_default() {
+            return Ok(Vec::new());
         }
         let found = tenant::get(conn, caller.tenant_id).await?;
         let (pods, caps) = found
@@ -64,10 +88,74 @@ impl RestrictedParts {
         }
         let checked = caps.allow(&self.preemption, tenant, &format!("{at}preemption"));
         errors.extend(checked.err().into_iter().flatten());
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(ApiError::of_fields(self.kind, errors))
+        Ok(errors)
+    }
+}
+
+/// `priority` and `priority_class` of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatedPriority {
+    pub number: Option<i32>,
+    pub class: Option<String>,
+}
+
+impl StatedPriority {
+    #[must_use]
+    pub fn of_job(spec: &JobSpec) -> Self {
+        Self {
+            number: spec.priority,
+            class: spec.priority_class.clone(),
         }
+    }
+
+    fn of_study(spec: &StudySpec) -> Self {
+        let (number, class) = spec.priority();
+        Self { number, class }
+    }
+
+    /// Whether it is the priority that every caller may use.
+    fn is_default(&self) -> bool {
+        self.class.is_none() && self.number.unwrap_or(NO_PRIORITY) == NO_PRIORITY
+    }
+
+    /// Returns the priority, or why the caller may not use it.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn resolve(
+        &self,
+        conn: &mut PgConnection,
+        caller: &Caller,
+    ) -> Result<Result<i32, FieldError>, StoreError> {
+        self.resolve_for(conn, caller, &caller.tenant_name).await
+    }
+
+    /// Returns the priority of a job of `tenant`, or why the caller may not use it.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn resolve_for(
+        &self,
+        conn: &mut PgConnection,
+        caller: &Caller,
+        tenant: &str,
+    ) -> Result<Result<i32, FieldError>, StoreError> {
+        if self.is_default() {
+            return Ok(Ok(NO_PRIORITY));
+        }
+        let classes = priority_class::list(conn).await?;
+        let access = caller.access;
+        let user = PriorityUser { access, tenant };
+        let class = self.class.as_deref();
+        Ok(priority::resolve(self.number, class, &classes, user))
+    }
+}
+
+/// Prefixes the field of an error with the position of the job in the document.
+#[must_use]
+pub fn within(at: &str, error: FieldError) -> FieldError {
+    FieldError {
+        field: format!("{at}{}", error.field),
+        ..error
     }
 }

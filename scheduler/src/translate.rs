@@ -231,7 +231,7 @@ fn job(
         id: job.id,
         tenant: job.tenant_id,
         name: job.spec.name.clone(),
-        priority: job.spec.priority,
+        priority: job.spec.priority(),
         submitted_ms: unix_ms(job.submitted_at),
         intent: job.intent,
         state: job.state,

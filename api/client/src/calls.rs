@@ -5,6 +5,7 @@ use crate::query::{EventQuery, JobQuery, RecentQuery, TokenQuery};
 use crate::request::{Client, answer, send, unreachable};
 use muster_model::id::{JobId, TaskId, TokenId};
 use muster_model::node::Notice;
+use muster_model::priority::{PriorityClass, PriorityClassDocument};
 use muster_model::view::{
     AccuracyView, CheckpointView, CreatedJoinToken, CreatedToken, EventView, ExplainView,
     FamilyView, JobChange, JobView, Me, NewJoinToken, NewTenant, NewToken, NodeView, Page,
@@ -296,6 +297,28 @@ impl Client {
     /// Deletes a tenant, which must have no open work.
     pub async fn delete_tenant(&self, tenant: &str) -> Result<(), ClientError> {
         send(self.request(Method::DELETE, &["tenants", tenant]))
+            .await
+            .map(drop)
+    }
+
+    /// Returns the priority classes that the caller may use, by name; for administrators all.
+    pub async fn priority_classes(&self) -> Result<Vec<PriorityClass>, ClientError> {
+        self.all(&["priority-classes"], Vec::new()).await
+    }
+
+    /// Creates or replaces a priority class.
+    pub async fn set_priority_class(
+        &self,
+        name: &str,
+        class: &PriorityClassDocument,
+    ) -> Result<PriorityClass, ClientError> {
+        let request = self.request(Method::PUT, &["priority-classes", name]);
+        answer(send(request.json(class)).await?).await
+    }
+
+    /// Deletes a priority class; its jobs keep their numbers.
+    pub async fn delete_priority_class(&self, name: &str) -> Result<(), ClientError> {
+        send(self.request(Method::DELETE, &["priority-classes", name]))
             .await
             .map(drop)
     }

@@ -33,6 +33,7 @@ pub mod pace;
 pub mod packing;
 pub mod place;
 pub mod plan;
+pub mod priority;
 pub mod progress;
 pub mod question;
 pub mod report;

@@ -46,11 +46,19 @@ pub enum Access {
 }
 
 impl Access {
+    pub const ALL: [Self; 2] = [Self::Member, Self::Admin];
+
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Member => "member",
             Self::Admin => "admin",
         }
+    }
+
+    /// Returns the access of this name; `None` for an unknown one.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|access| access.as_str() == name)
     }
 }

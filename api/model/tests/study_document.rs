@@ -141,7 +141,7 @@ fn two_branches(deep: &str) -> Value {
     let parameters = &mut document["search"]["parameters"];
     parameters[0] = json!({"name": "kind", "field": "engine.optimizer", "type": "categorical",
         "choices": [{"kind": "sgd", "learning_rate": 0.1}, {"kind": "adam", "learning_rate": 0.1}]});
-    parameters[1] = json!({"name": "depth", "field": "priority", "type": "categorical", "choices": [1, 2],
+    parameters[1] = json!({"name": "depth", "field": "retries", "type": "categorical", "choices": [1, 2],
         "when": {"parameter": "kind", "is": [{"kind": "sgd", "learning_rate": 0.1}]}});
     parameters[2] = json!({"name": "shallow", "field": "engine.model.hidden", "type": "categorical",
         "choices": [[64], [128]], "when": {"parameter": "depth", "is": [1]}});

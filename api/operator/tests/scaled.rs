@@ -84,6 +84,33 @@ async fn object_is_submitted_with_its_replicas() {
 }
 
 #[tokio::test]
+async fn priority_class_is_submitted_and_passed_on_once() {
+    let spec = json!({ "command": { "argv": ["true"] }, "priority_class": "urgent" });
+    let world = World::with("TrainingJob", spec).await;
+    world.reconcile_job().await.expect("a reconciliation");
+    let submitted = world.state().jobs[0]["spec"].clone();
+    assert_eq!(submitted["priority_class"], "urgent");
+    // The default of the class, which Muster fills in, is no change of the object.
+    world.state().jobs[0]["spec"]["priority"] = 10.into();
+    world.told("");
+    let both = [
+        ("replicas", json!(2), json!(["urgent", 10])),
+        ("priority_class", json!("batch"), json!(["batch", 10])),
+        ("priority", json!(-7), json!(["batch", -7])),
+    ];
+    for (field, value, expected) in both {
+        write(&world, field, value);
+        for _ in 0..2 {
+            world.reconcile_job().await.expect("a reconciliation");
+        }
+        assert_eq!(world.told("vision PATCH").len(), 1, "{field}");
+        let spec = world.state().jobs[0]["spec"].clone();
+        assert_eq!(json!([spec["priority_class"], spec["priority"]]), expected);
+        assert_eq!(misconfigured(&world), None);
+    }
+}
+
+#[tokio::test]
 async fn change_in_muster_stays_until_the_object_changes() {
     let world = with_job().await;
     let changed = json!({ "workers": { "min": 5, "max": 5 } });

@@ -67,6 +67,7 @@ impl Invalid for muster_model::view::Tell {}
 impl Invalid for muster_model::view::NewTenant {}
 impl Invalid for muster_model::view::TenantChange {}
 impl Invalid for muster_model::view::JobChange {}
+impl Invalid for muster_model::priority::PriorityClassDocument {}
 impl Invalid for muster_model::view::NewJoinToken {}
 impl Invalid for muster_model::view::NewToken {}
 impl Invalid for muster_model::view::WhatIf {}

@@ -72,6 +72,10 @@ pub async fn submit(
     if let Err(errors) = document.value.validate() {
         return Err(ApiError::of_fields(ProblemKind::InvalidJob, errors));
     }
+    let spec = &mut document.value;
+    if !asks_the_store(spec) {
+        spec.priority = Some(spec.priority());
+    }
     if params.dry_run {
         if asks_the_store(&document.value) {
             let mut tx = app.begin(&caller).await?;
@@ -118,8 +122,8 @@ async fn begun(conn: &mut PgConnection, caller: &Caller, mut new: NewJob) -> Res
     Ok(job::insert(conn, &new, clock::now()).await?)
 }
 
-/// Whether the document needs a query: for a checkpoint of another job, or for the tenant's pod
-/// permissions and caps on preemption.
+/// Whether the document needs a query: for a checkpoint of another job, for the tenant's pod
+/// permissions and caps on preemption, or for the priority classes.
 fn asks_the_store(spec: &JobSpec) -> bool {
     spec.from.is_some() || !RestrictedParts::of_job(spec).is_empty()
 }
@@ -129,7 +133,7 @@ async fn checked(
     caller: &Caller,
     spec: &mut JobSpec,
 ) -> Result<(), ApiError> {
-    RestrictedParts::of_job(spec).check(conn, caller).await?;
+    spec.priority = Some(RestrictedParts::of_job(spec).check(conn, caller).await?);
     origin::resolve(conn, spec).await?;
     Ok(())
 }

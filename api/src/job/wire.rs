@@ -41,7 +41,8 @@ pub fn job(row: JobRow, tenant: &str) -> JobView {
         tenant: tenant.to_owned(),
         name: spec.name.clone(),
         labels: spec.labels.clone(),
-        priority: spec.priority,
+        priority: spec.priority(),
+        priority_class: spec.priority_class.clone(),
         phase: state.phase(),
         failure: match &state {
             JobState::Failed { reason } => Some(reason.clone()),

@@ -1,17 +1,18 @@
 //! `POST /what-if`.
 
 use super::ask::ask;
-use crate::auth::Admin;
+use crate::auth::{Admin, Caller};
 use crate::body::ParsedBody;
 use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
 use crate::state::ApiState;
+use crate::tenant_rules::{StatedPriority, within};
 use axum::Json;
 use axum::extract::State;
 use muster_model::question::{Answer, Question};
 use muster_model::spec::FieldError;
 use muster_model::view::{WhatIf, WhatIfView};
-use muster_store::{tenant, tenant_scope};
+use muster_store::{PgConnection, StoreError, tenant, tenant_scope};
 
 /// Predict the effects of more nodes, other quotas or more jobs
 ///
@@ -29,25 +30,28 @@ pub async fn what_if(
     Params(()): Params<()>,
     document: ParsedBody<WhatIf>,
 ) -> Result<Json<WhatIfView>, ApiError> {
-    let changes = document.value;
+    let mut changes = document.value;
     if let Err(errors) = changes.validate() {
         return Err(ApiError::of_fields(ProblemKind::InvalidBody, errors));
     }
     let mut tx = app.begin(&caller).await?;
     tenant_scope::admin(&mut tx).await?;
-    let mut unknown = Vec::new();
+    let mut wrong = Vec::new();
     for (field, name) in tenants(&changes) {
         if tenant::by_name(&mut tx, name).await?.is_none() {
-            unknown.push(FieldError {
+            wrong.push(FieldError {
                 field,
                 value: format!("{name:?}"),
                 expected: "the name of a tenant".to_owned(),
             });
         }
     }
+    if wrong.is_empty() {
+        wrong = resolve_priorities(&mut tx, &caller, &mut changes).await?;
+    }
     drop(tx);
-    if !unknown.is_empty() {
-        return Err(ApiError::of_fields(ProblemKind::InvalidBody, unknown));
+    if !wrong.is_empty() {
+        return Err(ApiError::of_fields(ProblemKind::InvalidBody, wrong));
     }
     match ask(&app, &caller, Question::WhatIf { changes }).await? {
         Answer::WhatIf { comparison } => Ok(Json(comparison)),
@@ -56,6 +60,25 @@ pub async fn what_if(
             "the scheduler answered another question",
         )),
     }
+}
+
+/// Sets the priorities of the assumed jobs. Returns one error per priority that the caller may not
+/// use.
+async fn resolve_priorities(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    changes: &mut WhatIf,
+) -> Result<Vec<FieldError>, StoreError> {
+    let mut errors = Vec::new();
+    for (index, assumed) in changes.jobs.iter_mut().enumerate() {
+        let tenant = assumed.tenant.as_deref().unwrap_or(&caller.tenant_name);
+        let stated = StatedPriority::of_job(&assumed.job);
+        match stated.resolve_for(conn, caller, tenant).await? {
+            Ok(priority) => assumed.job.priority = Some(priority),
+            Err(error) => errors.push(within(&format!("jobs[{index}].job."), error)),
+        }
+    }
+    Ok(errors)
 }
 
 /// Returns every named tenant with its field.

@@ -67,12 +67,13 @@ pub async fn create(
     document: ParsedBody<StudySpec>,
 ) -> Result<Response, ApiError> {
     let key = idempotency::key(&headers)?;
-    let document = checked(document).await?;
+    let mut document = checked(document).await?;
     let restricted = RestrictedParts::of_study(&document.value);
     if params.dry_run {
         if !restricted.is_empty() {
             let mut tx = app.begin(&caller).await?;
-            restricted.check(&mut tx, &caller).await?;
+            let priority = restricted.check(&mut tx, &caller).await?;
+            document.value.set_priority(priority);
         }
         let imagined = imagined(&caller, document.value);
         return Ok((StatusCode::OK, axum::Json(imagined)).into_response());
@@ -86,7 +87,10 @@ pub async fn create(
             return Ok(answered.answer(|one: StudyView| Some(place(one.id))));
         }
     };
-    restricted.check(&mut tx, &caller).await?;
+    let priority = restricted.check(&mut tx, &caller).await?;
+    if !restricted.is_empty() {
+        document.value.set_priority(priority);
+    }
     let new = NewStudy {
         id: clock::new_id().into(),
         tenant_id: caller.tenant_id,

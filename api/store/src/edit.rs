@@ -68,7 +68,7 @@ pub async fn write(
         "update job set spec = $2, priority = $3, edits = edits + 1, document_bytes = $4 where id = $1",
         editing.id.0,
         Json(spec) as _,
-        spec.priority,
+        spec.priority(),
         signed(limit::document_bytes(spec))
     )
     .execute(&mut *conn)
@@ -78,7 +78,7 @@ pub async fn write(
         edits: editing.edits + 1,
         workers: spec.scale.workers,
         ps_shards: Some(spec.ps_shards()).filter(|range| *range != Range::NONE),
-        priority: spec.priority,
+        priority: spec.priority(),
         by: by.cloned(),
     };
     event::append(conn, &[of_job(now, editing.tenant_id, editing.id, edited)]).await?;

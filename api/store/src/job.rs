@@ -205,7 +205,7 @@ macro_rules! insert_job {
             $job.submitted_by.0,
             $job.spec.name,
             Json(&$job.spec.labels) as _,
-            $job.spec.priority,
+            $job.spec.priority(),
             Json(&$job.spec) as _,
             $job.intent.as_str(),
             $job.state.phase().as_str(),

@@ -36,6 +36,7 @@ pub mod packing;
 pub mod page;
 pub mod plan;
 pub mod pool;
+pub mod priority_class;
 pub mod progress;
 pub mod question;
 pub mod report;

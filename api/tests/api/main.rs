@@ -20,6 +20,7 @@ mod pacing;
 mod pages;
 mod pods;
 mod preemption_caps;
+mod priorities;
 mod questions;
 mod rounds;
 mod streams;

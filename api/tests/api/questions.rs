@@ -11,7 +11,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 /// Answers one question in place of the scheduler and returns the question.
-async fn scheduler(pool: StorePool, answer: Answer) -> Question {
+pub async fn scheduler(pool: StorePool, answer: Answer) -> Question {
     loop {
         let mut tx = pool::begin(&pool).await.expect("begun");
         let open = question::next(&mut tx, &[], OffsetDateTime::UNIX_EPOCH)
@@ -27,7 +27,7 @@ async fn scheduler(pool: StorePool, answer: Answer) -> Question {
     }
 }
 
-fn planned() -> PlanView {
+pub fn planned() -> PlanView {
     PlanView {
         made_at: at(1),
         start: None,

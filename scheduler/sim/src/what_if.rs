@@ -197,7 +197,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Snapsh
         id,
         tenant,
         name: spec.name.clone(),
-        priority: spec.priority,
+        priority: spec.priority(),
         submitted_ms: now_ms,
         intent: Intent::Run,
         state: JobState::Queued,

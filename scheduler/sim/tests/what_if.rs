@@ -123,7 +123,7 @@ fn added_job_gets_start_end_cost_and_displaced_jobs() {
     let displaced = urgent.jobs.iter().filter(|job| job.is_displaced());
     assert_eq!(displaced.count(), 1, "the running one makes way");
 
-    spec.priority = -50;
+    spec.priority = Some(-50);
     let patient = what_if(
         &snapshot,
         &[add(spec)],

@@ -137,6 +137,10 @@ export interface paths {
          *     Below a new minimum the job continues at its size. It grows into GPUs that no job of the same or
          *     a higher priority waits for.
          *
+         *     With priority classes, a new priority must lie in the range of the job's class, or without one
+         *     in the range of a class that the caller may use. `priority_class` gives the job another class. A
+         *     number alone removes a class that was deleted.
+         *
          *     With `edits`, the change is refused if the job was changed since. The size of a trial cannot be
          *     changed, and with `batch_rule` `adascale` the minimum cannot. A change without effect is
          *     accepted.
@@ -663,6 +667,54 @@ export interface paths {
          */
         post: operations["planJob"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/priority-classes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List priority classes by name
+         * @description Administrators see all classes. Members see those that they may use, and of the tenants of a
+         *     class only their own.
+         */
+        get: operations["listPriorityClasses"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/priority-classes/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Create or replace a priority class
+         * @description For administrators; at most 64 classes. While no class exists, any job may have any priority.
+         *     With the first class, a priority other than 0 must lie in the range of a class that the caller
+         *     may use. Open jobs and studies keep their numbers.
+         */
+        put: operations["setPriorityClass"];
+        post?: never;
+        /**
+         * Delete a priority class
+         * @description For administrators. Open jobs and studies keep their numbers and the name of the class. After
+         *     the last class, any job may have any priority again.
+         */
+        delete: operations["deletePriorityClass"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2571,6 +2623,8 @@ export interface components {
              * @description -100 to 100. It acts over all tenants: jobs of a higher priority are served first.
              */
             priority?: number | null;
+            /** @description Name of a priority class. Without `priority` the job gets the default of the class. */
+            priority_class?: string | null;
             ps_shards?: components["schemas"]["Range"] | null;
             workers?: components["schemas"]["Range"] | null;
         };
@@ -2640,9 +2694,12 @@ export interface components {
             /**
              * Format: int32
              * @description -100 to 100. It acts over all tenants: jobs of a higher priority are served first. Quotas
-             *     still apply.
+             *     still apply. Default: that of `priority_class`, or 0. If the installation has priority
+             *     classes, a number other than 0 must lie in the range of a class.
              */
-            priority?: number;
+            priority?: number | null;
+            /** @description Name of a priority class of the installation. `priority` must lie in its range. */
+            priority_class?: string | null;
             resources?: components["schemas"]["Resources"];
             /**
              * Format: int32
@@ -2722,6 +2779,11 @@ export interface components {
             phase: components["schemas"]["JobPhase"];
             /** Format: int32 */
             priority: number;
+            /**
+             * @description Name of the priority class that its document states; null without one. The job keeps its
+             *     number if the class is changed or deleted.
+             */
+            priority_class: string | null;
             progress: components["schemas"]["ProgressView"] | null;
             ps_shards: components["schemas"]["Count"];
             /**
@@ -3654,6 +3716,11 @@ export interface components {
                 phase: components["schemas"]["JobPhase"];
                 /** Format: int32 */
                 priority: number;
+                /**
+                 * @description Name of the priority class that its document states; null without one. The job keeps its
+                 *     number if the class is changed or deleted.
+                 */
+                priority_class: string | null;
                 progress: components["schemas"]["ProgressView"] | null;
                 ps_shards: components["schemas"]["Count"];
                 /**
@@ -3718,6 +3785,37 @@ export interface components {
                  *     of older API servers.
                  */
                 tasks?: number | null;
+            }[];
+        };
+        /** @description One page of a list. */
+        Page_PriorityClass: {
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
+            continue: string | null;
+            items: {
+                /**
+                 * Format: int32
+                 * @description Priority of jobs whose documents state only the class.
+                 */
+                default: number;
+                description: string;
+                /**
+                 * Format: int32
+                 * @description Highest priority of its jobs.
+                 */
+                highest: number;
+                /**
+                 * Format: int32
+                 * @description Lowest priority of its jobs.
+                 */
+                lowest: number;
+                name: string;
+                /** @description Access of the tokens that may use it. Administrators may use every class. */
+                roles: components["schemas"]["Access"][];
+                /**
+                 * @description Names of the tenants whose jobs may have it; empty: all. A member sees only its own tenant
+                 *     here.
+                 */
+                tenants: string[];
             }[];
         };
         /** @description One page of a list. */
@@ -4060,6 +4158,61 @@ export interface components {
              * @default 0
              */
             min_runtime: number;
+        };
+        /** @description A range of job priorities, with the roles and tenants that may use it. */
+        PriorityClass: {
+            /**
+             * Format: int32
+             * @description Priority of jobs whose documents state only the class.
+             */
+            default: number;
+            description: string;
+            /**
+             * Format: int32
+             * @description Highest priority of its jobs.
+             */
+            highest: number;
+            /**
+             * Format: int32
+             * @description Lowest priority of its jobs.
+             */
+            lowest: number;
+            name: string;
+            /** @description Access of the tokens that may use it. Administrators may use every class. */
+            roles: components["schemas"]["Access"][];
+            /**
+             * @description Names of the tenants whose jobs may have it; empty: all. A member sees only its own tenant
+             *     here.
+             */
+            tenants: string[];
+        };
+        /** @description A class without its name, to create or replace. */
+        PriorityClassDocument: {
+            /**
+             * Format: int32
+             * @description Priority of jobs whose documents state only the class; `lowest` to `highest`. Default: the
+             *     number of the range that is nearest to 0.
+             */
+            default?: number | null;
+            /** @description At most 255 characters, for users. */
+            description?: string;
+            /**
+             * Format: int32
+             * @description Highest priority of its jobs; `lowest` to 100.
+             */
+            highest: number;
+            /**
+             * Format: int32
+             * @description Lowest priority of its jobs; -100 to 100.
+             */
+            lowest: number;
+            /**
+             * @description Access of the tokens that may use it; at least one. Default: `member`. Administrators may
+             *     use every class.
+             */
+            roles?: components["schemas"]["Access"][];
+            /** @description Names of the tenants whose jobs may have it; at most 256. Default: all. */
+            tenants?: string[];
         };
         /** @description Why a request was not carried out (`application/problem+json`). Nothing was changed. */
         Problem: {
@@ -6913,6 +7066,106 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["PlanView"];
                 };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listPriorityClasses: {
+        parameters: {
+            query?: {
+                /** @description Items per page. */
+                limit?: number;
+                /** @description Value of `continue` of the last page. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of classes */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_PriorityClass"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    setPriorityClass: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the class: 1 to 63 characters of a-z, 0-9 and '-' */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PriorityClassDocument"];
+            };
+        };
+        responses: {
+            /** @description Created or replaced */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PriorityClass"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deletePriorityClass: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the class */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description A refusal */
             default: {

@@ -14,6 +14,7 @@ export function job(change: Partial<JobView> = {}): JobView {
     name: "fashion-cnn",
     labels: {},
     priority: 0,
+    priority_class: null,
     phase: "running",
     state: { phase: "running" },
     intent: "run",

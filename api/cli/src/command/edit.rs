@@ -1,7 +1,7 @@
 //! `muster edit` and `muster scale`: change the range of workers or PS shards, or the priority, of
 //! an open job.
 
-use super::{CliSession, UsageError, resolve_job};
+use super::{CliSession, UsageError, priorities, resolve_job};
 use anyhow::bail;
 use clap::Args;
 use muster_model::spec::Range;
@@ -21,6 +21,10 @@ pub struct EditArgs {
     /// Priority from -100 to 100; a job of higher priority comes first in the whole cluster.
     #[arg(long, allow_hyphen_values = true)]
     priority: Option<i32>,
+    /// Priority class (`muster priorities`). Without --priority the job gets the default of the
+    /// class.
+    #[arg(long, value_name = "NAME")]
+    priority_class: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -40,12 +44,12 @@ impl EditArgs {
             workers: self.workers,
             ps_shards: self.ps_shards,
             priority: self.priority,
+            priority_class: self.priority_class,
             edits: None,
         };
-        if wanted == JobChange::default() {
-            bail!(UsageError(
-                "nothing to change: give --workers, --ps-shards or --priority".to_owned()
-            ));
+        if wanted.is_nothing() {
+            let flags = "--workers, --ps-shards, --priority or --priority-class";
+            bail!(UsageError(format!("nothing to change: give {flags}")));
         }
         change(session, &self.job, wanted).await
     }
@@ -75,7 +79,7 @@ fn said(job: &JobView) -> String {
     if ps_shards != Range::NONE {
         size = format!("{size} and {}", count(ps_shards, "PS shards"));
     }
-    let (name, id, priority) = (&job.name, job.id, job.priority);
+    let (name, id, priority) = (&job.name, job.id, priorities::of_job(job));
     format!("job {name} ({id}) may have {size}, with priority {priority}; the next round obeys")
 }
 

@@ -14,6 +14,7 @@ pub mod list;
 pub mod login;
 pub mod logs;
 pub mod nodes;
+pub mod priorities;
 mod quota_preview;
 pub mod replay;
 mod resolve_job;
@@ -99,6 +100,8 @@ pub enum RemoteCommand {
     Uncordon(nodes::NodeVerbArgs),
     /// List tenants; create one, set quotas, weights and limits
     Tenants(tenants::TenantsArgs),
+    /// List priority classes; set or delete one
+    Priorities(priorities::PrioritiesArgs),
     /// List tokens; create or revoke one
     Tokens(tenants::TokensArgs),
     /// List measured speeds of families of jobs, or forget those of a family
@@ -155,6 +158,7 @@ impl RemoteCommand {
             Self::Drain(node) => node.run(session, true).await?,
             Self::Uncordon(node) => node.run(session, false).await?,
             Self::Tenants(options) => options.run(session).await?,
+            Self::Priorities(options) => options.run(session).await?,
             Self::Tokens(options) => options.run(session).await?,
             Self::Families(options) => options.run(session).await?,
             Self::Replay(options) => options.run(session).await?,

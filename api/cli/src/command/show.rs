@@ -3,6 +3,7 @@
 use super::CliSession;
 use super::forecast::lines;
 use super::list::{count, phase_and_reason};
+use super::priorities;
 use crate::clock;
 use crate::output::{age, duration_s, fields, table};
 use clap::Args;
@@ -60,6 +61,7 @@ fn describe(job: &JobView) -> String {
             format!("{} (by {})", job.tenant, job.submitted_by),
         ),
         ("phase", phase_and_reason(job)),
+        ("priority", priorities::of_job(job)),
         what(job),
         ("workers", count(job.workers)),
         ("ps shards", count(job.ps_shards)),

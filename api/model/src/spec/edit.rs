@@ -18,8 +18,13 @@ impl JobSpec {
         if change.ps_shards.is_some() {
             spec.scale.ps_shards = change.ps_shards;
         }
-        if let Some(priority) = change.priority {
-            spec.priority = priority;
+        if change.priority.is_some() {
+            spec.priority = change.priority;
+        }
+        if let Some(class) = &change.priority_class {
+            spec.priority_class = Some(class.clone());
+            // Without a number the job gets the default of its new class.
+            spec.priority = change.priority;
         }
         let mut errors = spec.validate().err().unwrap_or_default();
         for error in &mut errors {

@@ -40,6 +40,7 @@ pub(crate) use validate::{NO_ID, is_id, is_image, is_object_name};
 pub use verdicts::Verdicts;
 
 use crate::compute_capability::ComputeCapability;
+use crate::priority::NO_PRIORITY;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -56,10 +57,15 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// -100 to 100. It acts over all tenants: jobs of a higher priority are served first. Quotas
-    /// still apply.
-    #[serde(default)]
+    /// still apply. Default: that of `priority_class`, or 0. If the installation has priority
+    /// classes, a number other than 0 must lie in the range of a class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = -100, maximum = 100))]
-    pub priority: i32,
+    pub priority: Option<i32>,
+    /// Name of a priority class of the installation. `priority` must lie in its range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 63))]
+    pub priority_class: Option<String>,
     /// Training by the built-in engine. Exactly one of `engine` and `command` is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<Engine>,
@@ -348,6 +354,12 @@ pub struct Convergence {
 }
 
 impl JobSpec {
+    /// Returns the priority, which a submission resolves. Before that it is 0 without a number.
+    #[must_use]
+    pub fn priority(&self) -> i32 {
+        self.priority.unwrap_or(NO_PRIORITY)
+    }
+
     /// Returns what the built-in engine trains. Only for jobs that are known to have an engine;
     /// `muster-task` is started for no others.
     ///

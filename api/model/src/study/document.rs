@@ -253,11 +253,28 @@ impl StudySpec {
             .unwrap_or_default()
     }
 
+    /// Returns `priority` and `priority_class` of all trials.
+    #[must_use]
+    pub fn priority(&self) -> (Option<i32>, Option<String>) {
+        let said = |field| self.job.as_ref().and_then(|job| job.get(field));
+        (
+            said("priority").and_then(|number| i32::deserialize(number).ok()),
+            said("priority_class").and_then(|name| String::deserialize(name).ok()),
+        )
+    }
+
+    /// Sets the priority of all trials.
+    pub fn set_priority(&mut self, priority: i32) {
+        if let Some(job) = self.job.as_mut().and_then(Value::as_object_mut) {
+            job.insert("priority".to_owned(), priority.into());
+        }
+    }
+
     /// Returns the fields of the job that the study sets.
     fn own_fields(&self) -> Vec<&str> {
         let mut fields = OWN.to_vec();
-        // The tenant's rules are checked once, for the study's own job.
-        fields.extend(["pod", "preemption"]);
+        // Rules of tenants and of priorities are checked once, for the study's own job.
+        fields.extend(["pod", "preemption", "priority", "priority_class"]);
         fields.push(stop_field(self.search.budget.unit));
         fields.extend(self.search.budget.field.as_deref());
         fields

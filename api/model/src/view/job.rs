@@ -26,6 +26,11 @@ pub struct JobView {
     pub name: String,
     pub labels: BTreeMap<String, String>,
     pub priority: i32,
+    /// Name of the priority class that its document states; null without one. The job keeps its
+    /// number if the class is changed or deleted.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[serde(default)]
+    pub priority_class: Option<String>,
     /// Name of `state`.
     pub phase: JobPhase,
     pub state: JobState,
@@ -89,7 +94,7 @@ pub struct JobView {
 }
 
 /// Change of a job's size range and priority. A field that is left out stays.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobChange {
@@ -103,9 +108,25 @@ pub struct JobChange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = -100, maximum = 100))]
     pub priority: Option<i32>,
+    /// Name of a priority class. Without `priority` the job gets the default of the class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 63))]
+    pub priority_class: Option<String>,
     /// The `edits` of the job as read before. The change is refused if the job was changed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edits: Option<u64>,
+}
+
+impl JobChange {
+    /// Whether the change is empty.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        let changes = Self {
+            edits: None,
+            ..self.clone()
+        };
+        changes == Self::default()
+    }
 }
 
 /// A trial of a study.

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 /// Fields of the job document that Kubernetes has in another place.
 const ELSEWHERE: [&str; 2] = ["version", "name"];
-const CHANGEABLE: &str = "spec.suspend, spec.replicas, spec.scale.workers and spec.priority";
+const CHANGEABLE: &str =
+    "spec.suspend, spec.replicas, spec.scale.workers, spec.priority and spec.priority_class";
 
 pub(super) fn definition(openapi: &Value) -> Value {
     let spec = spec(openapi);
@@ -105,14 +106,14 @@ fn replicas() -> Value {
     })
 }
 
-/// Rules of the whole object. After the submission, only the range of workers and the priority can
-/// be changed by the REST interface.
+/// Rules of the whole object. After the submission, only the range of workers, the priority and
+/// its class can be changed by the REST interface.
 fn whole_rules(spec: &Value) -> Value {
     let mut rules = short_name(63);
     let list = rules.as_array_mut().expect("a list of rules");
     let fields = spec["properties"].as_object().into_iter().flatten();
     let fixed_ones = fields.flat_map(|(field, of)| match field.as_str() {
-        "suspend" | "replicas" | "priority" => Vec::new(),
+        "suspend" | "replicas" | "priority" | "priority_class" => Vec::new(),
         "scale" => {
             let parts = of["properties"].as_object().into_iter().flatten();
             let parts = parts.filter(|(part, _)| *part != "workers");

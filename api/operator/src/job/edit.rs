@@ -10,11 +10,13 @@ use crate::job::status::TrainingJob;
 use crate::reconciliation::Reconciliation;
 use crate::rejection::ObjectRejection;
 use muster_client::Client;
+use muster_model::priority::NO_PRIORITY;
 use muster_model::spec::JobSpec;
 use muster_model::view::{JobChange, JobView};
 
 const REFUSED: &str = "ChangeRefused";
-const CHANGEABLE: &str = "spec.suspend, spec.replicas, spec.scale.workers and spec.priority";
+const CHANGEABLE: &str =
+    "spec.suspend, spec.replicas, spec.scale.workers, spec.priority and spec.priority_class";
 
 /// Passes changes of the object on to its job, and returns what cannot be changed. A spec that has
 /// not changed since the last comparison is ignored, so that changes made in Muster are kept.
@@ -71,12 +73,20 @@ fn goes_on() -> ObjectRejection {
 }
 
 fn change(wanted: &JobSpec, is: &JobSpec) -> JobChange {
-    let (workers, priority) = (wanted.scale.workers, wanted.priority);
+    let workers = wanted.scale.workers;
+    let class = wanted.priority_class.as_ref();
+    let class = class.filter(|class| is.priority_class.as_ref() != Some(class));
+    // Muster has filled in the default of the class, or 0 without one.
+    let priority = match (wanted.priority, &wanted.priority_class) {
+        (None, Some(_)) => None,
+        (number, _) => Some(number.unwrap_or(NO_PRIORITY)),
+    };
     JobChange {
         workers: (workers != is.scale.workers).then_some(workers),
         // Fixed in the object; they may have been changed in Muster.
         ps_shards: None,
-        priority: (priority != is.priority).then_some(priority),
+        priority: priority.filter(|number| class.is_some() || *number != is.priority()),
+        priority_class: class.cloned(),
         edits: None,
     }
 }
@@ -85,6 +95,9 @@ fn is_same_but_for_size(wanted: &JobSpec, is: &JobSpec) -> bool {
     let mut wanted = wanted.clone();
     (wanted.scale.workers, wanted.scale.ps_shards) = (is.scale.workers, is.scale.ps_shards);
     wanted.priority = is.priority;
+    if wanted.priority_class.is_some() {
+        wanted.priority_class.clone_from(&is.priority_class);
+    }
     // Muster fills in the step that the object omits.
     if let (Some(from), Some(named)) = (&mut wanted.from, is.from) {
         from.step = from.step.or(named.step);

@@ -405,8 +405,10 @@ impl State {
                         one["workers"][end] = workers[end].clone();
                     }
                 }
-                if let Some(priority) = body.get("priority") {
-                    one["spec"]["priority"] = priority.clone();
+                for field in ["priority", "priority_class"] {
+                    if let Some(value) = body.get(field) {
+                        one["spec"][field] = value.clone();
+                    }
                 }
                 (200, one.clone())
             }

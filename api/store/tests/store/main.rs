@@ -14,6 +14,7 @@ mod node;
 mod packing;
 mod plan;
 mod pool;
+mod priority_class;
 mod program;
 mod question;
 mod queue;

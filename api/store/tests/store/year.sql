@@ -18,6 +18,8 @@ begin
     insert into node_join (token_sha256, name, created_at, expires_at)
         values (sha256(spot::text::bytea), 'spot-' || d, t, t + interval '1 day');
 
+    insert into priority_class (name, description, lowest, highest, default_priority, roles, tenants)
+        values ('urgent', '', 10, 50, 10, '{member}', '{red}') on conflict do nothing;
     insert into app_user (id, tenant_id, name, created_at) values (member, red, 'member-' || d, t);
     insert into api_token (id, tenant_id, user_id, name, access, hash, created_at, expires_at, revoked_at)
         select md5('token-' || d || '-' || n)::uuid, red, member, 'ci', 'member', sha256((d || '-' || n)::bytea), t,

@@ -55,9 +55,10 @@ export function JobHead({ job, onChanged, onDeleted }: Props) {
         <div className="job-title">
           <h1>{job.name}</h1>
           <PhaseChip phase={job.phase} intent={job.intent} />
-          {job.priority === 0 ? null : (
+          {job.priority === 0 && !job.priority_class ? null : (
             <span className="label" title="Jobs of a higher priority come first">
               priority {job.priority}
+              {job.priority_class ? ` (${job.priority_class})` : ""}
             </span>
           )}
           {Object.entries(job.labels).map(([key, value]) => (

@@ -18,6 +18,7 @@ pub use node_constraints::{MAX_NODE_LABELS, check_labels};
 pub(crate) use pod::{is_image, is_object_name};
 
 use super::{Engine, JobSpec, Metric, Range, Topology};
+use crate::priority::PRIORITY_RANGE;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -76,9 +77,16 @@ impl JobSpec {
         self.check_node_constraints(&mut errors);
         errors.check(
             "priority",
-            &self.priority,
-            (-100..=100).contains(&self.priority),
+            &self.priority(),
+            PRIORITY_RANGE.contains(&self.priority()),
             "-100 to 100",
+        );
+        let class = self.priority_class.as_deref();
+        errors.check(
+            "priority_class",
+            &format!("{:?}", class.unwrap_or_default()),
+            class.is_none_or(is_dns_label),
+            "the name of a priority class: 1 to 63 characters of a-z, 0-9 and '-'",
         );
         errors.range("scale.workers", self.scale.workers);
         self.check_power_of_two(&mut errors);

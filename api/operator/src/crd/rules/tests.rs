@@ -230,6 +230,7 @@ fn submitted_specs_are_immutable_except_changeable_fields() {
         json!({ "spec.suspend": true }),
         json!({ "spec.replicas": 2 }),
         json!({ "spec.priority": 5 }),
+        json!({ "spec.priority_class": "urgent" }),
         json!({ "spec.scale.workers": { "min": 1, "max": 8 } }),
         json!({ "status.phase": "Running" }),
         json!({}),
