@@ -96,17 +96,16 @@ fn training(
     let TrueSpeed::Table(speeds) = training.speed else {
         anyhow::bail!("a training with its user's batch has a table of speeds");
     };
-    let seconds = |row: Vec<f64>| row.into_iter().map(|steps_per_s| 1.0 / steps_per_s);
-    let step_s = speeds.by_kind.into_iter().map(|(kind, rows)| {
-        let rows = rows.into_iter().map(|row| seconds(row).collect());
-        (kind, rows.collect())
-    });
+    let mut step_s = speeds.by_kind;
+    for steps_per_s in step_s.values_mut().flatten().flatten() {
+        *steps_per_s = 1.0 / *steps_per_s;
+    }
     Ok(PlayedTraining {
         steps: training.steps,
         // The rest of a restart is the stop.
         start_s: training.restart_s - LiveRunSettings::STOP_S,
         line_s,
-        step_s: step_s.collect(),
+        step_s,
     })
 }
 

@@ -1755,6 +1755,8 @@ export interface components {
         };
         /** @description What is done to gradients before they are sent: `none`, or codecs. */
         Compression: "none" | components["schemas"]["Codecs"];
+        /** @description Compute capability of an NVIDIA GPU: major and minor version, such as 8.0. */
+        ComputeCapability: string;
         /** @description A trial has the parameter only if another parameter has one of these values. */
         Condition: {
             is: unknown[];
@@ -2494,6 +2496,7 @@ export interface components {
         /** @enum {string} */
         Goal: "minimize" | "maximize";
         Gpu: {
+            compute_capability?: components["schemas"]["ComputeCapability"] | null;
             /** Format: int32 */
             index: number;
             kind: components["schemas"]["GpuKind"];
@@ -2509,6 +2512,7 @@ export interface components {
         GpuKind: "cuda" | "cpu_slot";
         /** @description A GPU, or a CPU slot in place of one. */
         GpuView: {
+            compute_capability?: components["schemas"]["ComputeCapability"] | null;
             guest?: components["schemas"]["Occupant"] | null;
             /** Format: int32 */
             index: number;
@@ -2855,6 +2859,7 @@ export interface components {
         LabelOperator: "in" | "not_in" | "exists" | "not_exists";
         /** @description GPUs according to the cluster's labels, all of one kind: the product, or a MIG profile. */
         Labelled: {
+            compute_capability?: components["schemas"]["ComputeCapability"] | null;
             /**
              * Format: int64
              * @description Memory of one GPU; 0 is unknown.
@@ -4477,6 +4482,7 @@ export interface components {
         };
         /** @description GPUs of one kind. */
         SaidOfGpus: {
+            compute_capability?: components["schemas"]["ComputeCapability"] | null;
             /**
              * Format: int64
              * @description Memory of one GPU; 0 is unknown.
@@ -5453,7 +5459,7 @@ export interface components {
          * @description The first constraint that a node does not meet, in the order of the variants.
          * @enum {string}
          */
-        UnmetConstraint: "exclude_nodes" | "node_selector" | "gpu_kinds" | "gpu_memory";
+        UnmetConstraint: "exclude_nodes" | "node_selector" | "gpu_kinds" | "gpu_memory" | "compute_capability";
         /** @description GPU use of a job, for users. */
         Usage: {
             /**
@@ -5760,6 +5766,8 @@ export interface components {
             tenants: components["schemas"]["TenantShift"][];
         };
         WorkerResources: {
+            /** @default null */
+            compute_capability: components["schemas"]["ComputeCapability"] | null;
             /**
              * Format: int64
              * @description Thousandths of a core; 0 to 256,000.

@@ -123,8 +123,8 @@ fn rack(node: &Node, labels: &[String]) -> Option<String> {
 }
 
 /// Reads the labels of NVIDIA's feature discovery: `nvidia.com/gpu.product`, `.memory` in MiB, and
-/// the compute capability from `.compute.major` and `.compute.minor`. A MIG profile with a resource of its own has labels of its own, such as
-/// `nvidia.com/mig-1g.10gb.product`.
+/// the compute capability from `.compute.major` and `.compute.minor`. A MIG profile with a resource
+/// of its own has labels of its own, such as `nvidia.com/mig-1g.10gb.product`.
 fn labelled(node: &Node, resource: &str) -> Option<Labelled> {
     let model: String = label(node, resource, "product")?
         .chars()
