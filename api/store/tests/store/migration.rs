@@ -79,12 +79,12 @@ async fn every_table_forces_row_level_security_and_has_comments() -> anyhow::Res
     .fetch_all(&mut conn)
     .await?;
     assert_eq!(unexplained, [""; 0]);
-    // Nodes and their faults belong to the cluster and not to a tenant.
+    // Nodes, their faults and priority classes belong to the cluster and not to a tenant.
     let homeless: Vec<String> = sqlx::query_scalar(
         "select relname::text from pg_class c
          where relnamespace = 'public'::regnamespace and relkind = 'r'
            and relname not in ('_sqlx_migrations', 'tenant', 'node', 'node_fault', 'node_join', 'round', 'event_forgotten',
-                               'retention_begun')
+                               'retention_begun', 'priority_class')
            and not exists (select from pg_attribute where attrelid = c.oid and attname = 'tenant_id')",
     )
     .fetch_all(&mut conn)

@@ -13,6 +13,7 @@ const worker = {
   memory_bytes: 2 ** 30,
   gpu_kinds: [],
   gpu_memory_bytes: null,
+  compute_capability: null,
   node_selector: [],
   exclude_nodes: [],
 };
