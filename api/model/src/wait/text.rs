@@ -273,8 +273,15 @@ impl fmt::Display for Change {
                 let field = constraint.field();
                 match constraint {
                     UnmetConstraint::GpuKinds => write!(f, "allow {gpu_model} in {field}"),
-                    UnmetConstraint::GpuMemory | UnmetConstraint::ComputeCapability => {
+                    UnmetConstraint::GpuMemory => {
                         write!(f, "lower {field} so that {gpu_model} suffices")
+                    }
+                    // CPU slots have none.
+                    UnmetConstraint::ComputeCapability => {
+                        write!(
+                            f,
+                            "lower {field} or leave it out, so that {gpu_model} suffices"
+                        )
                     }
                     UnmetConstraint::NodeSelector => {
                         write!(f, "let {field} admit nodes with {gpu_model}")
