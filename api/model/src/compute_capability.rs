@@ -3,7 +3,6 @@
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use serde::{Serialize, Serializer};
 use std::fmt;
-use std::str::FromStr;
 
 /// Version of the instructions and features of an NVIDIA GPU: 8.0 is an A100, 9.0 an H100. Higher
 /// versions have the features of lower ones. The minor number has one digit.
@@ -13,11 +12,6 @@ pub struct ComputeCapability {
     pub minor: u32,
 }
 
-/// The text is not a compute capability.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a compute capability is a number such as 8.0 or 9.0, from 1.0 to 99.9")]
-pub struct NoComputeCapability;
-
 impl ComputeCapability {
     /// Returns the capability of these numbers; `None` if one is out of range.
     #[must_use]
@@ -25,24 +19,20 @@ impl ComputeCapability {
         let is_known = (1..=99).contains(&major) && minor <= 9;
         is_known.then_some(Self { major, minor })
     }
+
+    fn parse(text: &str) -> Option<Self> {
+        let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
+        let (major, minor) = text.split_once('.')?;
+        if !is_digits(major) || !is_digits(minor) {
+            return None;
+        }
+        Self::new(major.parse().ok()?, minor.parse().ok()?)
+    }
 }
 
 impl fmt::Display for ComputeCapability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)
-    }
-}
-
-impl FromStr for ComputeCapability {
-    type Err = NoComputeCapability;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
-        let parsed = text
-            .split_once('.')
-            .filter(|(major, minor)| is_digits(major) && is_digits(minor))
-            .and_then(|(major, minor)| Self::new(major.parse().ok()?, minor.parse().ok()?));
-        parsed.ok_or(NoComputeCapability)
     }
 }
 
@@ -68,14 +58,14 @@ impl Visitor<'_> for Text {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        let parsed = text.parse();
-        parsed.map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+        let parsed = ComputeCapability::parse(text);
+        parsed.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
     }
 
     /// YAML reads `8.0` as a number.
     fn visit_f64<E: Error>(self, number: f64) -> Result<Self::Value, E> {
-        let parsed = format!("{number:?}").parse();
-        parsed.map_err(|_| E::invalid_value(Unexpected::Float(number), &self))
+        let parsed = ComputeCapability::parse(&format!("{number:?}"));
+        parsed.ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
@@ -138,7 +128,7 @@ mod tests {
 
     #[test]
     fn capabilities_are_ordered_by_number() {
-        let parse = |text: &str| text.parse::<ComputeCapability>().expect("right");
+        let parse = |text| ComputeCapability::parse(text).expect("right");
         assert!(parse("10.0") > parse("9.0") && parse("8.9") > parse("8.6"));
     }
 }

@@ -1,7 +1,7 @@
 //! Caps on what the jobs of a tenant demand in `preemption`: administrators set them, submissions
 //! are checked, and earlier jobs count as if their documents stated the cap.
 
-use crate::world::{ADMIN, Answer, BLUE, RED, World, at, document, json_request};
+use crate::world::{ADMIN, Answer, BLUE, RED, World, at, document, json_request, study_of};
 use axum::http::Method;
 use muster_model::id::JobId;
 use muster_store::{plan, pool};
@@ -76,19 +76,7 @@ async fn caps_of_a_tenant_apply_to_its_documents() {
 fn study() -> Value {
     let mut job = document("own");
     job["preemption"] = json!({ "grace_s": 300 });
-    let part = job.as_object_mut().expect("an object");
-    for field in ["version", "name", "labels", "stop"] {
-        part.remove(field);
-    }
-    json!({
-        "version": "muster/v1", "kind": "study", "name": "of-caps",
-        "search": {
-            "objectives": [{ "metric": "test_loss", "goal": "minimize" }],
-            "parameters": [{ "name": "batch", "field": "engine.batch", "type": "int", "low": 16, "high": 64 }],
-            "budget": { "max": 3 }, "trials": 4,
-        },
-        "job": job,
-    })
+    study_of("of-caps", job)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 //! jobs keep their numbers.
 
 use crate::questions::{planned, scheduler};
-use crate::world::{ADMIN, Answer, BLUE, RED, World, document, json_request};
+use crate::world::{ADMIN, Answer, BLUE, RED, World, document, json_request, study_of};
 use axum::http::Method;
 use muster_model::question::{self, Question};
 use serde_json::{Value, json};
@@ -261,20 +261,7 @@ async fn edit_stays_within_the_class() {
 }
 
 fn study(priority: &Value, class: &Value) -> Value {
-    let mut job = stating(priority, class);
-    let part = job.as_object_mut().expect("an object");
-    for field in ["version", "name", "labels", "stop"] {
-        part.remove(field);
-    }
-    json!({
-        "version": "muster/v1", "kind": "study", "name": "of-classes",
-        "search": {
-            "objectives": [{ "metric": "test_loss", "goal": "minimize" }],
-            "parameters": [{ "name": "batch", "field": "engine.batch", "type": "int", "low": 16, "high": 64 }],
-            "budget": { "max": 3 }, "trials": 4,
-        },
-        "job": job,
-    })
+    study_of("of-classes", stating(priority, class))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -63,6 +63,23 @@ pub fn at(seconds: u64) -> OffsetDateTime {
         + Duration::from_secs(seconds)
 }
 
+/// Returns a study whose trials have this job document and different batches.
+pub fn study_of(name: &str, mut job: Value) -> Value {
+    let part = job.as_object_mut().expect("an object");
+    for field in ["version", "name", "labels", "stop"] {
+        part.remove(field);
+    }
+    json!({
+        "version": "muster/v1", "kind": "study", "name": name,
+        "search": {
+            "objectives": [{ "metric": "test_loss", "goal": "minimize" }],
+            "parameters": [{ "name": "batch", "field": "engine.batch", "type": "int", "low": 16, "high": 64 }],
+            "budget": { "max": 3 }, "trials": 4,
+        },
+        "job": job,
+    })
+}
+
 /// Returns a valid document.
 pub fn document(name: &str) -> Value {
     json!({

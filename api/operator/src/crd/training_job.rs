@@ -4,12 +4,11 @@ use super::rules::{self, fixed, short_name};
 use super::{
     CustomResourceKind, age, column, conditions, flag, structural, text, time, whole, wide,
 };
+use crate::job::edit::CHANGEABLE;
 use serde_json::{Value, json};
 
 /// Fields of the job document that Kubernetes has in another place.
 const ELSEWHERE: [&str; 2] = ["version", "name"];
-const CHANGEABLE: &str =
-    "spec.suspend, spec.replicas, spec.scale.workers, spec.priority and spec.priority_class";
 
 pub(super) fn definition(openapi: &Value) -> Value {
     let spec = spec(openapi);

@@ -15,7 +15,8 @@ use muster_model::spec::JobSpec;
 use muster_model::view::{JobChange, JobView};
 
 const REFUSED: &str = "ChangeRefused";
-const CHANGEABLE: &str =
+/// Fields of a submitted object that can be changed.
+pub(crate) const CHANGEABLE: &str =
     "spec.suspend, spec.replicas, spec.scale.workers, spec.priority and spec.priority_class";
 
 /// Passes changes of the object on to its job, and returns what cannot be changed. A spec that has

@@ -3,7 +3,7 @@
 mod cache;
 mod change_notifier;
 pub mod document;
-mod edit;
+pub(crate) mod edit;
 mod follow;
 mod operator_jobs;
 mod reconcile;

@@ -342,7 +342,7 @@ fn into_run(
     let outcomes = record.outcome.jobs.iter().zip(&scenario.jobs).zip(gpu_s);
     let jobs = workload.jobs.iter().zip(outcomes);
     let jobs = jobs.map(|(trace, ((outcome, job), gpu_s))| {
-        let request_s = takes_s(job, trace.gpus);
+        let request_s = takes_s(job, trace.gpus, settings);
         JobRun {
             name: trace.name.clone(),
             application: trace.kind.clone(),
@@ -354,7 +354,7 @@ fn into_run(
                 .map(|jct_ms| seconds(job.submitted_ms + jct_ms)),
             restarts: u32::try_from(outcome.restarts).unwrap_or(u32::MAX),
             gpu_s,
-            alone_s: takes_s(job, job.workers.max),
+            alone_s: takes_s(job, job.workers.max, settings),
             // By Amdahl's law the smallest size needs the fewest GPU-seconds.
             least_gpu_s: request_s * f64::from(trace.gpus),
             request_gpus: trace.gpus,
@@ -373,7 +373,7 @@ fn into_run(
 }
 
 /// Seconds for which the job runs on `workers` workers of the fastest kind, with start and stop.
-fn takes_s(job: &SimJob, workers: u32) -> f64 {
+fn takes_s(job: &SimJob, workers: u32, settings: &LiveRunSettings) -> f64 {
     let on = |kind: &str| {
         let at = TaskPlacement {
             kind,
@@ -389,7 +389,7 @@ fn takes_s(job: &SimJob, workers: u32) -> f64 {
         TrueSpeed::Goodput(table) => fastest(table.by_kind.keys(), on),
     };
     let launch_ms = job.launch_ms.unwrap_or(LAUNCH_MS);
-    seconds(ms(trains_s) + launch_ms + STOP_MS)
+    seconds(ms(trains_s) + launch_ms + ms(settings.stop_s))
 }
 
 fn fastest<'k>(kinds: impl Iterator<Item = &'k String>, seconds_on: impl Fn(&str) -> f64) -> f64 {

@@ -1,6 +1,6 @@
 //! Real processes whose batch grows with the number of workers (`batch_rule: adascale`).
 
-use crate::rig::reports::{accuracy_at, samples};
+use crate::rig::reports::{accuracy_at, finished, samples};
 use crate::rig::workers::Crew;
 use crate::rig::{Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
@@ -21,13 +21,6 @@ fn document(steps: u64, rule: &str) -> JobSpec {
         "checkpoint": { "every_steps": 101, "keep": 100 },
         "stop": { "steps": steps },
     }))
-}
-
-fn finished(report: &TaskReport) -> Option<u64> {
-    match report {
-        TaskReport::Finished { step, .. } => Some(*step),
-        _ => None,
-    }
 }
 
 /// Model, number of checkpoints and gains of a job of one worker.

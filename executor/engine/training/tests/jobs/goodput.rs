@@ -3,7 +3,7 @@
 //! The network and its first batch are small. An update takes nearly the same time with any batch,
 //! and the gradients of few examples are mostly noise, so larger batches always pay.
 
-use crate::rig::reports::{accuracy_at, samples, written};
+use crate::rig::reports::{accuracy_at, finished, samples, written};
 use crate::rig::workers::Crew;
 use crate::rig::{Rig, RigLaunch, spec};
 use muster_model::assignment::TaskReport;
@@ -34,13 +34,6 @@ fn document_with(steps: u64, learning_rate: f64) -> JobSpec {
         "checkpoint": { "every_steps": 500, "keep": 100 },
         "stop": { "steps": steps },
     }))
-}
-
-fn finished(report: &TaskReport) -> Option<u64> {
-    match report {
-        TaskReport::Finished { step, .. } => Some(*step),
-        _ => None,
-    }
 }
 
 /// Steps from which a worker has a new share, with the batch, from its log.

@@ -11,6 +11,13 @@ pub fn listening(report: &TaskReport) -> Option<String> {
     }
 }
 
+pub fn finished(report: &TaskReport) -> Option<u64> {
+    match report {
+        TaskReport::Finished { step, .. } => Some(*step),
+        _ => None,
+    }
+}
+
 pub fn interrupted(report: &TaskReport) -> Option<u64> {
     match report {
         TaskReport::Interrupted { step } => Some(*step),
