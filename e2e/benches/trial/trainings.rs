@@ -66,6 +66,8 @@ impl Trainings {
             },
             "scale": { "workers": { "min": 1, "max": most } },
             "resources": { "worker": { "gpus": 1, "cpu_milli": 0, "memory_bytes": 64 << 20 } },
+            // Simulated stops lose no work. These lose none either, if the program is asked.
+            "preemption": { "checkpoint_on_request": { "signal": "USR1", "timeout_s": 600 } },
         }))
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! `muster-played-task FILE` reads a [`PlayedTraining`] from the file. Rank 0 waits for the start,
 //! logs steps as the time passes, and writes its step into the checkpoint folder with each line, at
-//! a stop and at the end. The other ranks wait until they are stopped: the job needs `ends:
-//! first_worker`.
+//! a request (`SIGUSR1`), at a stop and at the end. The other ranks wait until they are stopped: the
+//! job needs `ends: first_worker`.
 
 use anyhow::Context as _;
 use muster_clock::TrialClock;
@@ -22,12 +22,22 @@ struct Player {
     clock: TrialClock,
     checkpoint: PathBuf,
     stop: Signal,
+    /// Asks for a checkpoint.
+    request: Signal,
     step_s: f64,
+}
+
+/// Why a wait ended.
+enum Wake {
+    Time,
+    Request,
+    Stop,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let stop = signal(SignalKind::terminate())?;
+    let request = signal(SignalKind::user_defined1())?;
     let file = std::env::args().nth(1).context("usage: FILE")?;
     let training = std::fs::read_to_string(&file).with_context(|| format!("read {file}"))?;
     let training: PlayedTraining = serde_json::from_str(&training)?;
@@ -49,6 +59,7 @@ async fn main() -> anyhow::Result<()> {
         clock,
         checkpoint,
         stop,
+        request,
         step_s,
     };
     player.play(placed_s).await
@@ -62,8 +73,12 @@ impl Player {
             Err(_) => 0,
         };
         let start_s = placed_s + self.training.start_s;
-        if !self.wait_until(start_s).await {
-            return Ok(());
+        loop {
+            match self.wait_until(start_s).await {
+                Wake::Time => break,
+                Wake::Request => self.keep(from)?,
+                Wake::Stop => return Ok(()),
+            }
         }
         let begin_s = start_s.max(self.now_s());
         let mut step = from;
@@ -74,15 +89,15 @@ impl Player {
             } else {
                 self.training.next_line(step, self.step_s)
             };
-            if !self
-                .wait_until(begin_s + (next - from) as f64 * self.step_s)
-                .await
-            {
-                // Steps since the start are far inside a u64.
-                let done = ((self.now_s() - begin_s) / self.step_s).floor() as u64;
-                return self.keep((from + done).min(self.training.steps));
+            let next_s = begin_s + (next - from) as f64 * self.step_s;
+            match self.wait_until(next_s).await {
+                Wake::Time => step = next,
+                Wake::Request => {
+                    self.keep(self.done(from, begin_s))?;
+                    continue;
+                }
+                Wake::Stop => return self.keep(self.done(from, begin_s)),
             }
-            step = next;
             let loss = 1.0 - 0.9 * step as f64 / self.training.steps as f64;
             println!("muster: step={step} loss={loss}");
             self.keep(step)?;
@@ -90,12 +105,21 @@ impl Player {
         Ok(())
     }
 
-    /// Waits until the trial's clock shows `at_s`. Returns `false` if the job is stopped before.
-    async fn wait_until(&mut self, at_s: f64) -> bool {
+    /// Number of steps done now, in a training that continued from step `from` at `begin_s`.
+    fn done(&self, from: u64, begin_s: f64) -> u64 {
+        // Steps since the start are far inside a u64.
+        let done = ((self.now_s() - begin_s) / self.step_s).floor() as u64;
+        (from + done).min(self.training.steps)
+    }
+
+    /// Waits until the trial's clock shows `at_s`, the scheduler asks for a checkpoint, or the job
+    /// is stopped.
+    async fn wait_until(&mut self, at_s: f64) -> Wake {
         let left_s = (at_s - self.now_s()).max(0.0) / f64::from(self.clock.rate.get());
         tokio::select! {
-            () = tokio::time::sleep(Duration::from_secs_f64(left_s)) => true,
-            _ = self.stop.recv() => false,
+            () = tokio::time::sleep(Duration::from_secs_f64(left_s)) => Wake::Time,
+            _ = self.request.recv() => Wake::Request,
+            _ = self.stop.recv() => Wake::Stop,
         }
     }
 
