@@ -27,6 +27,11 @@ use muster_model::plan::PreemptionCost;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+/// Maximum number of questions to the guard in one pass, each without the members that did not fit
+/// before. Then no running job is resized. On a large cluster a few members would be left out at a
+/// time, hundreds of times.
+const MOST_ATTEMPTS: usize = 6;
+
 /// Repeats passes until one changes nothing.
 pub(crate) fn run_to_fixpoint(round: &mut RoundState<'_>) -> RoundFixpoint {
     loop {
@@ -48,7 +53,10 @@ pub(crate) fn run_until_started(round: &mut RoundState<'_>, index: usize) -> boo
 
 fn pass(round: &mut RoundState<'_>) -> Option<RoundFixpoint> {
     let mut blocked = vec![false; round.members.len()];
-    loop {
+    for attempt in 1.. {
+        if attempt == MOST_ATTEMPTS {
+            block_running(round, &mut blocked);
+        }
         let chosen = guarded_decision(round, &blocked);
         let mut carrying = PlanApplication::new(round, &chosen.decision);
         carrying.stop();
@@ -70,6 +78,14 @@ fn pass(round: &mut RoundState<'_>) -> Option<RoundFixpoint> {
         misfits
             .into_iter()
             .for_each(|member| blocked[member] = true);
+    }
+    unreachable!("each attempt blocks a further member")
+}
+
+/// Blocks the members that run: they stay as they are.
+fn block_running(round: &RoundState<'_>, blocked: &mut [bool]) {
+    for (&index, blocked) in round.members.iter().zip(blocked) {
+        *blocked |= round.jobs[index].scheduling_state == SchedulingState::Running;
     }
 }
 

@@ -45,7 +45,24 @@ pub(crate) fn could_ever_run(round: &RoundState<'_>, live: &PlannedJob<'_>) -> b
 /// Whether the smallest gang fits the empty cluster.
 pub(crate) fn fits_empty(round: &RoundState<'_>, shape: &GangShape) -> bool {
     let least = (shape.workers.min, shape.ps_shards.min);
-    find(&round.empty, shape, least, Availability::Now).is_some()
+    fits_one_node(&round.empty, shape, least)
+        || find(&round.empty, shape, least, Availability::Now).is_some()
+}
+
+/// Whether the workers fit the first node that has GPUs for all of them, and the shards fit beside
+/// them or elsewhere. That is true of most gangs and needs no list of nodes.
+fn fits_one_node(free: &[FreeNode], shape: &GangShape, (workers, ps_shards): (u32, u32)) -> bool {
+    if shape.worker.gpus == 0 {
+        return false;
+    }
+    let when = Availability::Now;
+    let mut nodes = (0_u32..).zip(free);
+    let first = nodes.find(|(_, node)| units(node, shape, when) >= workers);
+    first.is_some_and(|(node, _)| {
+        let gpus = shape.gpus(workers);
+        let part = NodeAllocation { node, gpus };
+        gang::at(free, shape, &[part], ps_shards, when).is_some()
+    })
 }
 
 /// Places workers on nodes of one kind. The fullest node that holds all of them is used, so that

@@ -333,8 +333,11 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
         }
         let before = self.held.clone();
         givers.iter().for_each(|&member| self.held[member] = false);
+        // Both lists are in order.
         let others = self.running().into_iter();
-        let others: Vec<usize> = others.filter(|member| !givers.contains(member)).collect();
+        let others: Vec<usize> = others
+            .filter(|member| givers.binary_search(member).is_err())
+            .collect();
         let mut disturbed = self.ask(&others);
         // A giver that precedes all waiting jobs may shrink but is not stopped, even by a policy
         // that stops jobs of equal priority. The others make room without the protected ones.

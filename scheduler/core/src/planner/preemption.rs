@@ -78,25 +78,58 @@ pub(crate) fn displacements(
     round: &RoundState<'_>,
     decision: &PolicyDecision,
 ) -> Vec<Displacement> {
-    let given = given(round, decision);
     let members = (0..round.members.len()).filter(|&member| is_moved(round, decision, member));
-    members
-        .filter_map(|member| displacement(round, decision, &given, member))
+    let moved: Vec<usize> = members.collect();
+    if moved.is_empty() {
+        return Vec::new();
+    }
+    let starters = Starters::of(round, decision);
+    let moved = moved.into_iter();
+    moved
+        .filter_map(|member| displacement(round, decision, &starters, member))
         .collect()
 }
 
-/// Waiting members that a decision gives GPUs.
-fn given(round: &RoundState<'_>, decision: &PolicyDecision) -> Vec<usize> {
-    (0..round.members.len())
-        .filter(|&member| round.jobs[round.members[member]].scheduling_state.waits())
-        .filter(|&member| !decision.holds(&round.problem, member).is_empty())
-        .collect()
+/// Waiting members that a decision gives GPUs: the first one of the highest priority, on all nodes
+/// and on each.
+#[derive(Debug, Default)]
+struct Starters {
+    first: Option<usize>,
+    first_on: BTreeMap<u32, usize>,
+}
+
+impl Starters {
+    fn of(round: &RoundState<'_>, decision: &PolicyDecision) -> Self {
+        let mut given: Vec<usize> = (0..round.members.len())
+            .filter(|&member| round.jobs[round.members[member]].scheduling_state.waits())
+            .filter(|&member| !decision.holds(&round.problem, member).is_empty())
+            .collect();
+        given.sort_by_key(|&member| rank(round, member));
+        let mut first_on = BTreeMap::new();
+        for &member in &given {
+            for part in decision.holds(&round.problem, member) {
+                first_on.entry(part.node).or_insert(member);
+            }
+        }
+        Self {
+            first: given.first().copied(),
+            first_on,
+        }
+    }
+
+    /// The first one of the highest priority that gets GPUs on these nodes.
+    fn first_at(&self, round: &RoundState<'_>, parts: &[NodeAllocation]) -> Option<usize> {
+        let there = parts
+            .iter()
+            .filter_map(|part| self.first_on.get(&part.node));
+        there.copied().min_by_key(|&member| rank(round, member))
+    }
 }
 
 fn displacement(
     round: &RoundState<'_>,
     decision: &PolicyDecision,
-    given: &[usize],
+    starters: &Starters,
     member: usize,
 ) -> Option<Displacement> {
     let (job, live) = (
@@ -109,9 +142,11 @@ fn displacement(
     if restarts && gains(round, decision, member) {
         return None;
     }
-    let (local, gainer) = gainer(round, decision, given, member);
+    // A member that gets GPUs on the same nodes precedes one elsewhere.
+    let local = starters.first_at(round, &job.present);
+    let gainer = local.or(starters.first);
     let loses = restarts && local.is_none();
-    let mover = if loses || gets == 0 && given.is_empty() {
+    let mover = if loses || gets == 0 && starters.first.is_none() {
         mover(round, decision, member)
     } else {
         None
@@ -135,25 +170,6 @@ fn displacement(
         gpus: job.held_gpus(),
         gain_gpu_ms: ms(gain_s),
     })
-}
-
-/// Member of the highest priority that gets GPUs on the member's nodes, and the same among all
-/// members if there is none on these nodes.
-fn gainer(
-    round: &RoundState<'_>,
-    decision: &PolicyDecision,
-    given: &[usize],
-    member: usize,
-) -> (Option<usize>, Option<usize>) {
-    let problem = &round.problem;
-    let is_here = |part: &NodeAllocation| {
-        let mut present = problem.jobs[member].present.iter();
-        present.any(|held| held.node == part.node)
-    };
-    let mut here: Vec<usize> = given.to_vec();
-    here.retain(|&other| decision.holds(problem, other).iter().any(is_here));
-    let local = highest(round, &here);
-    (local, local.or_else(|| highest(round, given)))
 }
 
 /// Whether a running member ends earlier by its own move.
@@ -186,7 +202,12 @@ fn mover(round: &RoundState<'_>, decision: &PolicyDecision, member: usize) -> Op
 /// The first member of the highest priority.
 fn highest(round: &RoundState<'_>, members: &[usize]) -> Option<usize> {
     let members = members.iter().copied();
-    members.min_by_key(|&member| (-round.problem.jobs[member].priority, member))
+    members.min_by_key(|&member| rank(round, member))
+}
+
+/// Order of members: the highest priority first, then the first member.
+fn rank(round: &RoundState<'_>, member: usize) -> (i32, usize) {
+    (-round.problem.jobs[member].priority, member)
 }
 
 /// GPU-seconds of the gainer's remaining run that it does not wait for: at most those until the

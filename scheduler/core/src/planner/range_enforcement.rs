@@ -69,7 +69,10 @@ pub(crate) fn enforce_ranges(round: &mut RoundState<'_>) {
 fn fewer_shards(round: &RoundState<'_>, index: usize) -> Option<(in_place::TaskSetChange, String)> {
     let live = &round.jobs[index];
     let (had, most) = (live.size.1, live.job.ps_shards.max);
-    let change = in_place::reshard(live, &round.free, most).filter(|_| had > most)?;
+    if had <= most {
+        return None;
+    }
+    let change = in_place::reshard(live, &round.free, most)?;
     Some((change, why_smaller(had, "PS shards", most)))
 }
 
@@ -148,8 +151,11 @@ fn more_shards(
 ) -> Option<(in_place::TaskSetChange, String)> {
     let live = &round.jobs[index];
     let (had, wanted) = (live.size.1, live.job.ps_shards.min);
+    if had >= wanted {
+        return None;
+    }
     let free = shards::beside_waiting(round, free);
-    let change = in_place::reshard(live, &free, wanted).filter(|_| had < wanted)?;
+    let change = in_place::reshard(live, &free, wanted)?;
     let gets = change.shards_after(live);
     Some((change, why_larger(had, gets, "PS shards", wanted)))
 }

@@ -51,8 +51,22 @@ impl NodeSetTable {
             unfit: job.unfit.iter().filter_map(|&id| nodes.find(id)).collect(),
             kept: Vec::new(),
         };
-        criteria.kept = self.kept(&criteria, job, snapshot, nodes);
-        if let Some(known) = self.known.get(&criteria) {
+        let new = self.with(&criteria, snapshot, kinds);
+        criteria.kept = kept(&criteria, &new, job, nodes);
+        if criteria.kept.is_empty() {
+            return new;
+        }
+        self.with(&criteria, snapshot, kinds)
+    }
+
+    /// Returns the nodes that meet the criteria.
+    fn with(
+        &mut self,
+        criteria: &NodeCriteria,
+        snapshot: &ClusterSnapshot,
+        kinds: &Kinds,
+    ) -> JobNodes {
+        if let Some(known) = self.known.get(criteria) {
             return known.clone();
         }
         let mut has_kind = vec![false; kinds.count()];
@@ -69,26 +83,20 @@ impl NodeSetTable {
             self.sets.push(set.clone());
             JobNodes::of(set, &has_kind, self.sets.len() - 1)
         };
-        self.known.insert(criteria, found.clone());
+        self.known.insert(criteria.clone(), found.clone());
         found
     }
+}
 
-    fn kept(
-        &self,
-        criteria: &NodeCriteria,
-        job: &SnapshotJob,
-        snapshot: &ClusterSnapshot,
-        nodes: &NodeIndex,
-    ) -> Vec<u32> {
-        let held = job.held_tasks().filter_map(|task| nodes.find(task.node));
-        let mut kept: Vec<u32> = held
-            .filter(|&index| !criteria.admit(index, &snapshot.nodes[index as usize], self.best))
-            .filter(|index| !criteria.unfit.contains(index))
-            .collect();
-        kept.sort_unstable();
-        kept.dedup();
-        kept
-    }
+/// Nodes that a job holds and that are not among those for `new` jobs of its kind.
+fn kept(criteria: &NodeCriteria, new: &JobNodes, job: &SnapshotJob, nodes: &NodeIndex) -> Vec<u32> {
+    let held = job.held_tasks().filter_map(|task| nodes.find(task.node));
+    let mut kept: Vec<u32> = held
+        .filter(|&index| !new.contains(index) && !criteria.unfit.contains(&index))
+        .collect();
+    kept.sort_unstable();
+    kept.dedup();
+    kept
 }
 
 impl NodeCriteria {
