@@ -6,7 +6,7 @@ use muster_model::id::JobId;
 use muster_model::spec::JobSpec;
 use sqlx::PgConnection;
 use sqlx::types::Json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -33,15 +33,22 @@ pub(super) struct CachedJobDocument {
 }
 
 impl Documents {
-    /// Keeps the documents of these jobs, reads missing ones and drops all others.
+    /// Drops the documents of all jobs but these.
+    pub fn keep(&mut self, ids: &BTreeSet<JobId>) {
+        self.0.retain(|id, _| ids.contains(id));
+    }
+
+    /// Reads the documents of these jobs that are missing or have another version.
     pub async fn refresh(
         &mut self,
         conn: &mut PgConnection,
         versions: BTreeMap<JobId, DocumentVersion>,
     ) -> Result<(), StoreError> {
-        self.0
-            .retain(|id, document| versions.get(id) == Some(&document.version));
-        let missing = versions.keys().filter(|id| !self.0.contains_key(id));
+        let missing = versions.iter().filter(|(id, version)| {
+            let known = self.0.get(id);
+            known.is_none_or(|document| document.version != **version)
+        });
+        let missing = missing.map(|(id, _)| id);
         let missing: Vec<Uuid> = missing.map(|id| id.0).collect();
         for missing in missing.chunks(AT_ONCE) {
             self.read(conn, missing, &versions).await?;

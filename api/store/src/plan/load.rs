@@ -1,9 +1,11 @@
-//! Loads the snapshot of a round with a few statements, each for the jobs that the round considers.
+//! Loads the snapshot of a round with a few statements, each for the jobs that have changed since an
+//! earlier round.
 //!
 //! Every statement starts from the ids of these jobs and finds further rows by key. So its cost
 //! depends only on their number, even if the statistics of Postgres are stale.
 
 use super::documents::Documents;
+use super::known_jobs::{KnownJob, KnownJobs};
 use super::window::{self, QueueWindow, Queues};
 // The text of a statement names these two types by their aliases.
 use super::{JobFailureReport as FailedReport, JobFinishReport as Finished};
@@ -17,13 +19,12 @@ use crate::node;
 use crate::service::{self, ServiceHistory};
 use crate::task::role;
 use muster_model::actor::Actor;
-use muster_model::id::{JobId, NodeId, StudyId};
+use muster_model::id::{JobId, NodeId, StudyId, TaskId};
 use muster_model::job::{Job, JobState};
 use muster_model::node::{Capacity, Node, Notice};
 use muster_model::pace::{Pace, Suspect};
 use muster_model::packing::Measured;
 use muster_model::progress::{Filled, Sample};
-use muster_model::service::{AttainedService, DEMOTED_GPU_S};
 use muster_model::spec::{BatchRule, same_place};
 use muster_model::task::{Task, TaskState};
 use muster_model::tenant::{Tenant, TenantPods, TenantPreemption};
@@ -43,6 +44,7 @@ pub struct Loader {
     most_queued: u32,
     queues: Queues,
     documents: Documents,
+    jobs: KnownJobs,
     families: FamilyCache,
     history: ServiceHistory,
 }
@@ -56,6 +58,7 @@ impl Loader {
             most_queued,
             queues: Queues::default(),
             documents: Documents::default(),
+            jobs: KnownJobs::default(),
             families: FamilyCache::default(),
             history: ServiceHistory::default(),
         }
@@ -78,14 +81,17 @@ impl Loader {
             left_out,
             has_more,
         } = window::choose(conn, &mut self.queues, self.most_queued, now).await?;
-        let mut jobs = jobs(conn, &ids, &mut self.documents, now).await?;
-        tasks(conn, &ids, &mut jobs).await?;
-        services(conn, &ids, &mut jobs, now).await?;
-        speeds(conn, &ids, &mut jobs).await?;
-        placed_speeds(conn, &ids, &mut jobs, now).await?;
-        epoch_losses(conn, &ids, &mut jobs).await?;
+        let versions = self.jobs.outdated(conn, &ids, now).await?;
+        self.documents
+            .keep(&ids.iter().copied().map(JobId::from).collect());
+        if !versions.is_empty() {
+            let changed: Vec<Uuid> = versions.keys().map(|id| id.0).collect();
+            let read = read(conn, &changed, &mut self.documents, now).await?;
+            self.jobs.add(read, versions, now);
+        }
+        let jobs = self.jobs.at(now, &guests(conn).await?);
         let wanted = jobs
-            .values()
+            .iter()
             .filter_map(|loaded| Some((loaded.job.tenant_id, loaded.family.clone()?)));
         let wanted = wanted.collect();
         let families = self
@@ -98,7 +104,7 @@ impl Loader {
             now,
             faults,
             freed,
-            jobs: jobs.into_values().collect(),
+            jobs,
             left_out,
             has_more,
             nodes,
@@ -107,6 +113,26 @@ impl Loader {
             history_gpu_s: self.history.load(conn, now).await?,
         })
     }
+}
+
+/// Reads jobs with all that a round needs of them.
+async fn read(
+    conn: &mut PgConnection,
+    ids: &[Uuid],
+    documents: &mut Documents,
+    now: OffsetDateTime,
+) -> Result<BTreeMap<JobId, KnownJob>, StoreError> {
+    let mut jobs = jobs(conn, ids, documents).await?;
+    tasks(conn, ids, &mut jobs).await?;
+    speeds(conn, ids, &mut jobs).await?;
+    placed_speeds(conn, ids, &mut jobs, now).await?;
+    epoch_losses(conn, ids, &mut jobs).await?;
+    let mut held = service::held(conn, ids).await?;
+    let jobs = jobs.into_iter().map(|(id, loaded)| {
+        let held = held.remove(&id).unwrap_or_default();
+        (id, KnownJob { loaded, held })
+    });
+    Ok(jobs.collect())
 }
 
 fn has_several_kinds(nodes: &[Node]) -> bool {
@@ -198,7 +224,6 @@ async fn jobs(
     conn: &mut PgConnection,
     ids: &[Uuid],
     documents: &mut Documents,
-    now: OffsetDateTime,
 ) -> Result<BTreeMap<JobId, LoadedJob>, StoreError> {
     let rows = sqlx::query!(
         r#"select j.id, j.tenant_id, j.submitted_by, j.edits, j.intent,
@@ -226,9 +251,6 @@ async fn jobs(
     documents.refresh(conn, versions.collect()).await?;
     let jobs = rows.into_iter().map(|row| {
         let document = documents.get(row.id.into());
-        let running_s = row
-            .running_since
-            .map_or(0.0, |since| (now - since).as_seconds_f64().max(0.0));
         let resume_step = row.resume_step.map(unsigned);
         // Until the job has trained, it stands at the position of its parent's checkpoint,
         // converted to its own steps.
@@ -280,7 +302,7 @@ async fn jobs(
             lent: row.lent,
             running_since: row.running_since,
             trial: row.study_id.map(StudyId::from).zip(row.expected_gain),
-            trained_s: row.trained_s + running_s,
+            trained_s: row.trained_s,
             attained_gpu_s: row.held_gpu_s,
             demoted_at: row.demoted_at,
             lost_s: row.lost_s,
@@ -308,8 +330,7 @@ async fn tasks(
 ) -> Result<(), StoreError> {
     let rows = sqlx::query!(
         r#"select t.id, t.job_id, t.revision, t.role, t.role_index, t.node_id, t.gpus, t.state as "state: Json<TaskState>",
-                  t.address, t.pace as "pace: Json<Pace>",
-                  exists (select from allocation a where a.task_id = t.id and a.released_at is null and a.lane > 0) as "is_guest!"
+                  t.address, t.pace as "pace: Json<Pace>"
            from unnest($1::uuid[]) as given (id)
            join job j on j.id = given.id
            join task t on t.job_id = j.id and (t.revision = j.revision or t.released_at is null)
@@ -335,9 +356,6 @@ async fn tasks(
         if let Some(pace) = row.pace {
             loaded.paces.insert(task.id, pace.0);
         }
-        if row.is_guest {
-            loaded.guests.insert(task.id);
-        }
         if task.revision == loaded.job.revision {
             loaded.tasks.push(task);
         } else {
@@ -347,26 +365,15 @@ async fn tasks(
     Ok(())
 }
 
-/// Adds the service of the GPUs that the jobs hold.
-async fn services(
-    conn: &mut PgConnection,
-    ids: &[Uuid],
-    jobs: &mut BTreeMap<JobId, LoadedJob>,
-    now: OffsetDateTime,
-) -> Result<(), StoreError> {
-    for (job, held) in service::held(conn, ids).await? {
-        let Some(loaded) = jobs.get_mut(&job) else {
-            continue;
-        };
-        let service = AttainedService {
-            released_gpu_s: loaded.attained_gpu_s,
-            held,
-        };
-        loaded.attained_gpu_s = service.gpu_s(now);
-        let demoted_at = loaded.demoted_at;
-        loaded.demoted_at = demoted_at.or_else(|| service.reached(DEMOTED_GPU_S, now));
-    }
-    Ok(())
+/// Returns the tasks that are guests on a packed GPU. A guest becomes the holder when its host
+/// ends, without a change of its task.
+async fn guests(conn: &mut PgConnection) -> Result<BTreeSet<TaskId>, StoreError> {
+    let ids = sqlx::query_scalar!(
+        "select distinct task_id from allocation where released_at is null and lane > 0"
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(ids.into_iter().map(TaskId).collect())
 }
 
 async fn speeds(

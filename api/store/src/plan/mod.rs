@@ -3,6 +3,7 @@
 mod commit;
 mod documents;
 mod draft;
+mod known_jobs;
 mod load;
 mod start;
 mod turn;

@@ -234,7 +234,7 @@ async fn evaluation_reported_before_the_start_is_kept() -> anyhow::Result<()> {
 async fn command_with_evaluations_only_continues_its_series() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, worker, shard) = running(&world).await?;
-    sqlx::query("update job set spec = spec - 'engine' || '{\"command\": {\"argv\": [\"true\"]}}' where id = $1")
+    sqlx::query("update job set edits = edits + 1, spec = spec - 'engine' || '{\"command\": {\"argv\": [\"true\"]}}' where id = $1")
         .bind(job.0)
         .execute(&world.scheduler)
         .await?;

@@ -18,6 +18,7 @@ use muster_testdb::TestDb;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use time::OffsetDateTime;
+use tokio::sync::Mutex;
 use uuid::Uuid;
 
 pub struct World {
@@ -29,6 +30,8 @@ pub struct World {
     pub red_user: UserId,
     pub blue_user: UserId,
     pub node: NodeId,
+    /// Loader of all rounds of the test. It keeps jobs between them.
+    loader: Mutex<plan::Loader>,
 }
 
 /// Counter of ids, which increase like UUIDs of version 7.
@@ -147,6 +150,7 @@ impl World {
             red_user,
             blue_user,
             node,
+            loader: Mutex::new(plan::Loader::new(1_000)),
         })
     }
 
@@ -171,13 +175,22 @@ impl World {
 
     /// Returns the job as the next round would load it.
     pub async fn loaded(&self, id: JobId, seconds: u64) -> anyhow::Result<LoadedJob> {
-        let mut tx = pool::begin_snapshot(&self.scheduler).await?;
-        let loaded = plan::Loader::new(1_000).load(&mut tx, at(seconds)).await?;
-        Ok(loaded
-            .jobs
-            .into_iter()
+        let jobs = self.load_jobs(seconds).await?;
+        let mut jobs = jobs.into_iter();
+        Ok(jobs
             .find(|job| job.job.id == id)
             .expect("the job has not ended"))
+    }
+
+    /// Returns the jobs of the next round. A loader that has kept jobs of earlier rounds must return
+    /// the same jobs as a new one.
+    pub async fn load_jobs(&self, seconds: u64) -> anyhow::Result<Vec<LoadedJob>> {
+        let mut loader = self.loader.lock().await;
+        let mut tx = pool::begin_snapshot(&self.scheduler).await?;
+        let kept = loader.load(&mut tx, at(seconds)).await?;
+        let new = plan::Loader::new(1_000).load(&mut tx, at(seconds)).await?;
+        assert_eq!(kept.jobs, new.jobs);
+        Ok(kept.jobs)
     }
 
     pub async fn commit(
@@ -198,6 +211,7 @@ impl World {
         let mut tx = pool::begin(&self.scheduler).await?;
         let outcome = plan::commit(&mut tx, plan, ids, at(seconds)).await?;
         tx.commit().await?;
+        self.load_jobs(seconds).await?;
         Ok(outcome)
     }
 
@@ -263,6 +277,7 @@ impl World {
         let mut tx = pool::begin(&self.scheduler).await?;
         let outcome = report::record(&mut tx, self.node, report, at(seconds)).await?;
         tx.commit().await?;
+        self.load_jobs(seconds).await?;
         Ok(outcome)
     }
 
