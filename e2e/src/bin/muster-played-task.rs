@@ -3,8 +3,8 @@
 //!
 //! `muster-played-task FILE` reads a [`PlayedTraining`] from the file. Rank 0 waits for the start,
 //! logs steps as the time passes, and writes its step into the checkpoint folder with each line, at
-//! a request (`SIGUSR1`), at a stop and at the end. The other ranks wait until they are stopped: the
-//! job needs `ends: first_worker`.
+//! a request (`SIGUSR1`), at a stop and at the end. The other ranks wait until they are stopped:
+//! the job needs `ends: first_worker`.
 
 use anyhow::Context as _;
 use muster_clock::TrialClock;

@@ -1,5 +1,5 @@
-//! Loads the snapshot of a round with a few statements, each for the jobs that have changed since an
-//! earlier round.
+//! Loads the snapshot of a round with a few statements, each for the jobs that have changed since
+//! an earlier round.
 //!
 //! Every statement starts from the ids of these jobs and finds further rows by key. So its cost
 //! depends only on their number, even if the statistics of Postgres are stale.

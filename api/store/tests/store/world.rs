@@ -182,8 +182,8 @@ impl World {
             .expect("the job has not ended"))
     }
 
-    /// Returns the jobs of the next round. A loader that has kept jobs of earlier rounds must return
-    /// the same jobs as a new one.
+    /// Returns the jobs of the next round. A loader that has kept jobs of earlier rounds must
+    /// return the same jobs as a new one.
     pub async fn load_jobs(&self, seconds: u64) -> anyhow::Result<Vec<LoadedJob>> {
         let mut loader = self.loader.lock().await;
         let mut tx = pool::begin_snapshot(&self.scheduler).await?;
