@@ -32,6 +32,8 @@ pub struct Tenant {
     pub pods: TenantPods,
     /// Caps on what its jobs may demand in `preemption`.
     pub preemption: TenantPreemption,
+    /// Whether measurements of its job families are shared with the other tenants that share.
+    pub shares_families: bool,
 }
 
 /// Rights of a token.

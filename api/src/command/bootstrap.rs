@@ -117,6 +117,7 @@ async fn created(
         weight: muster_model::tenant::EQUAL_WEIGHT,
         pods: muster_model::tenant::TenantPods::default(),
         preemption: muster_model::tenant::TenantPreemption::default(),
+        shares_families: false,
     };
     tenant::create(conn, &new, now)
         .await

@@ -35,6 +35,7 @@ pub async fn create(
         weight,
         pods,
         preemption,
+        shares_families,
     } = document.value;
     if !is_dns_label(&name) {
         let expected =
@@ -52,6 +53,7 @@ pub async fn create(
         weight,
         pods,
         preemption,
+        shares_families,
     };
     let mut tx = app.begin(&caller).await?;
     tenant_scope::admin(&mut tx).await?;

@@ -63,6 +63,7 @@ impl TenantUsage {
             weight: tenant.weight,
             pods: tenant.pods,
             preemption: tenant.preemption,
+            shares_families: tenant.shares_families,
         }
     }
 }

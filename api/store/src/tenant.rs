@@ -20,6 +20,7 @@ struct TenantSqlRow {
     weight: f64,
     pods: Json<TenantPods>,
     preemption: Json<TenantPreemption>,
+    shares_families: bool,
 }
 
 impl From<TenantSqlRow> for Tenant {
@@ -31,6 +32,7 @@ impl From<TenantSqlRow> for Tenant {
             weight: row.weight,
             pods: row.pods.0,
             preemption: row.preemption.0,
+            shares_families: row.shares_families,
         }
     }
 }
@@ -45,14 +47,15 @@ pub async fn create(
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     sqlx::query!(
-        "insert into tenant (id, name, gpu_quota, weight, pods, created_at, preemption) values ($1, $2, $3, $4, $5, $6, $7)",
+        "insert into tenant (id, name, gpu_quota, weight, pods, created_at, preemption, shares_families) values ($1, $2, $3, $4, $5, $6, $7, $8)",
         tenant.id.0,
         tenant.name,
         tenant.gpu_quota.map(signed32),
         tenant.weight,
         Json(&tenant.pods) as _,
         now,
-        Json(&tenant.preemption) as _
+        Json(&tenant.preemption) as _,
+        tenant.shares_families
     )
     .execute(conn)
     .await?;
@@ -66,7 +69,7 @@ pub async fn create(
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
     let rows = sqlx::query_as!(
         TenantSqlRow,
-        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>" from tenant where deleted_at is null order by name"#
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>", shares_families from tenant where deleted_at is null order by name"#
     )
     .fetch_all(conn)
     .await?;
@@ -80,7 +83,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
 pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         TenantSqlRow,
-        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>" from tenant where id = $1 and deleted_at is null"#,
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>", shares_families from tenant where id = $1 and deleted_at is null"#,
         id.0
     )
     .fetch_optional(conn)
@@ -95,7 +98,7 @@ pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>
 pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         TenantSqlRow,
-        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>" from tenant where name = $1 and deleted_at is null"#,
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>", shares_families from tenant where name = $1 and deleted_at is null"#,
         name
     )
     .fetch_optional(conn)
@@ -114,7 +117,7 @@ pub async fn closed_by_name(
 ) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         TenantSqlRow,
-        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>" from tenant where name = $1 and deleted_at is null for update"#,
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>", shares_families from tenant where name = $1 and deleted_at is null for update"#,
         name
     )
     .fetch_optional(conn)
@@ -213,6 +216,7 @@ pub struct TenantUpdate {
     pub pods: Option<TenantPodsChange>,
     /// Given caps replace those of the stored row.
     pub preemption: Option<TenantPreemptionChange>,
+    pub shares_families: Option<bool>,
 }
 
 /// Changes a tenant and wakes the next round. Returns the changed tenant; `None` if it does not
@@ -229,17 +233,18 @@ pub async fn change(
         TenantSqlRow,
         r#"with changed as (
              update tenant set gpu_quota = case when $2 then $3 else gpu_quota end, weight = coalesce($4, weight), pods = pods || coalesce($5::jsonb, '{}'),
-                    preemption = jsonb_strip_nulls(preemption || coalesce($6::jsonb, '{}'))
-             where id = $1 and deleted_at is null returning id, name, gpu_quota, weight, pods, preemption),
+                    preemption = jsonb_strip_nulls(preemption || coalesce($6::jsonb, '{}')), shares_families = coalesce($7, shares_families)
+             where id = $1 and deleted_at is null returning id, name, gpu_quota, weight, pods, preemption, shares_families),
               woken as (select pg_notify('muster_rounds', '') from changed)
          select id as "id!", name as "name!", gpu_quota, weight as "weight!", pods as "pods!: Json<TenantPods>",
-                preemption as "preemption!: Json<TenantPreemption>" from changed left join woken on true"#,
+                preemption as "preemption!: Json<TenantPreemption>", shares_families as "shares_families!" from changed left join woken on true"#,
         id.0,
         change.gpu_quota.is_some(),
         change.gpu_quota.flatten().map(signed32),
         change.weight,
         change.pods.as_ref().map(Json) as _,
-        change.preemption.as_ref().map(Json) as _
+        change.preemption.as_ref().map(Json) as _,
+        change.shares_families
     )
     .fetch_optional(conn)
     .await?;

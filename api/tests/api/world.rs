@@ -490,6 +490,7 @@ async fn people(pool: &StorePool, red: TenantId, blue: TenantId) {
             weight: muster_model::tenant::EQUAL_WEIGHT,
             pods: muster_model::tenant::TenantPods::default(),
             preemption: muster_model::tenant::TenantPreemption::default(),
+            shares_families: false,
         };
         tenant::create(&mut tx, &new, at(0))
             .await

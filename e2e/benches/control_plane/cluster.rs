@@ -171,6 +171,7 @@ async fn submit(db: &TestDb, jobs: u32) -> anyhow::Result<Vec<JobId>> {
         weight: muster_model::tenant::EQUAL_WEIGHT,
         pods: muster_model::tenant::TenantPods::default(),
         preemption: muster_model::tenant::TenantPreemption::default(),
+        shares_families: false,
     };
     tenant::create(&mut tx, &new, now()).await?;
     let new = User {

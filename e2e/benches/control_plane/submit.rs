@@ -153,6 +153,7 @@ async fn allow(db: &TestDb) -> anyhow::Result<()> {
             weight: muster_model::tenant::EQUAL_WEIGHT,
             pods: muster_model::tenant::TenantPods::default(),
             preemption: muster_model::tenant::TenantPreemption::default(),
+            shares_families: false,
         },
         now,
     )

@@ -106,6 +106,7 @@ async fn tenant(cluster: &TestCluster, name: &str) -> anyhow::Result<Client> {
         weight: 1.0,
         pods: TenantPods::default(),
         preemption: muster_model::tenant::TenantPreemption::default(),
+        shares_families: false,
     };
     admin.create_tenant(&new).await?;
     let token = NewToken {

@@ -269,6 +269,7 @@ pub async fn settle(stand: &ChaosCluster, name: &str, gpu_quota: Option<u32>) ->
         weight: 1.0,
         pods: TenantPods::default(),
         preemption: muster_model::tenant::TenantPreemption::default(),
+        shares_families: false,
     };
     admin.create_tenant(&new).await.expect("a new tenant");
     let token = NewToken {

@@ -122,6 +122,7 @@ async fn tenant(cluster: &TestCluster, name: &str) -> Client {
         weight: 1.0,
         pods: muster_model::tenant::TenantPods::default(),
         preemption: muster_model::tenant::TenantPreemption::default(),
+        shares_families: false,
     };
     admin.create_tenant(&new).await.expect("a new tenant");
     let token = NewToken {

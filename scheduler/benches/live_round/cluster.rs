@@ -53,6 +53,7 @@ impl BenchCluster {
                 weight: EQUAL_WEIGHT,
                 pods: TenantPods::default(),
                 preemption: TenantPreemption::default(),
+                shares_families: false,
             };
             tenant::create(&mut tx, &owned, clock::now()).await?;
             let member = user::User {

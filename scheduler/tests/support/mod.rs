@@ -74,6 +74,7 @@ impl Store {
             weight: muster_model::tenant::EQUAL_WEIGHT,
             pods: muster_model::tenant::TenantPods::default(),
             preemption: muster_model::tenant::TenantPreemption::default(),
+            shares_families: false,
         };
         let user = muster_store::user::User {
             id: clock::id().into(),

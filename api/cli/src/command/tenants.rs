@@ -6,7 +6,7 @@ use super::{
 };
 use crate::clock;
 use crate::output::{age, counted, line, table};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use muster_client::{JobQuery, TokenQuery};
 use muster_model::id::TokenId;
 use muster_model::job::JobPhase;
@@ -61,8 +61,22 @@ enum TenantVerb {
     Limits(tenant_limits::TenantLimitsArgs),
     /// Show or set caps on what its jobs may demand in `preemption`
     Preemption(tenant_preemption::TenantPreemptionArgs),
+    /// Show or set whether measured speeds of its job families are shared with other tenants
+    Families {
+        name: String,
+        /// `shared`: its measurements count for equal families of other tenants that share, and
+        /// theirs for its own; `own`: they do not. Without it nothing is changed.
+        #[arg(value_name = "shared|own")]
+        families: Option<FamilySharing>,
+    },
     /// Delete a tenant whose jobs and studies have all ended; their records are kept
     Delete { name: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FamilySharing {
+    Shared,
+    Own,
 }
 
 /// A quota, or none.
@@ -168,6 +182,7 @@ impl TenantsArgs {
                         weight,
                         pods: TenantPods::default(),
                         preemption: TenantPreemption::default(),
+                        shares_families: false,
                     })
                     .await?;
                 session
@@ -188,6 +203,26 @@ impl TenantsArgs {
             TenantVerb::Pods(pods) => pods.run(session).await,
             TenantVerb::Limits(limits) => limits.run(session).await,
             TenantVerb::Preemption(caps) => caps.run(session).await,
+            TenantVerb::Families { name, families } => {
+                let tenant = match families {
+                    Some(sharing) => {
+                        let change = TenantChange {
+                            shares_families: Some(sharing == FamilySharing::Shared),
+                            ..TenantChange::default()
+                        };
+                        session.client.change_tenant(&name, &change).await?
+                    }
+                    None => find(session, &name).await?,
+                };
+                session.output.print(&tenant, |tenant| {
+                    let sharing = if tenant.shares_families {
+                        "shared with the other tenants that share"
+                    } else {
+                        "its own"
+                    };
+                    format!("families of {}: {sharing}", tenant.name)
+                })
+            }
             TenantVerb::Delete { name } => {
                 session.client.delete_tenant(&name).await?;
                 line(&format!(

@@ -24,6 +24,10 @@ pub struct TenantView {
     /// Caps on what its jobs may demand in `preemption`.
     #[serde(default, skip_serializing_if = "TenantPreemption::is_default")]
     pub preemption: TenantPreemption,
+    /// Whether measured speeds of its job families count for equal families of other tenants that
+    /// share, and theirs for its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shares_families: bool,
     /// GPUs or CPU slots that its jobs hold now.
     #[serde(default)]
     pub gpus_in_use: u32,
@@ -58,10 +62,14 @@ pub struct NewTenant {
     /// Caps on what its jobs may demand in `preemption`. Default: none.
     #[serde(default, skip_serializing_if = "TenantPreemption::is_default")]
     pub preemption: TenantPreemption,
+    /// Whether measured speeds of its job families count for equal families of other tenants that
+    /// share, and theirs for its own. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shares_families: bool,
 }
 
-/// Change of a tenant's quota, weight, pods, limits and caps on preemption. A field that is left
-/// out stays.
+/// Change of a tenant's quota, weight, pods, limits, caps on preemption and sharing of families. A
+/// field that is left out stays.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -87,6 +95,9 @@ pub struct TenantChange {
     /// Caps on what its jobs may demand in `preemption`, one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preemption: Option<TenantPreemptionChange>,
+    /// Whether measured speeds of its job families are shared with the other tenants that share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares_families: Option<bool>,
 }
 
 /// A token without its secret.

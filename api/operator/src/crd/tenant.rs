@@ -49,6 +49,8 @@ pub(super) fn definition(openapi: &Value) -> Value {
                 "pods": pods(openapi),
                 "limits": limits(openapi),
                 "preemption": preemption(openapi),
+                "sharesFamilies": flag("Measured speeds of its job families count for equal families of other tenants that share, and theirs for \
+                                        its own. As it is, or false, when left out."),
             },
         }),
         scales: false,

@@ -35,6 +35,8 @@ struct DesiredTenant {
     limits: LimitsChange,
     /// Caps that are not named stay unchanged.
     preemption: TenantPreemptionChange,
+    /// `None` leaves it unchanged.
+    shares_families: Option<bool>,
 }
 
 /// Reconciles a tenant once.
@@ -109,6 +111,7 @@ async fn carry_out(
             weight: wanted.weight.unwrap_or(muster_model::tenant::EQUAL_WEIGHT),
             pods: wanted.pods.unwrap_or_default(),
             preemption: wanted.preemption.of(TenantPreemption::default()),
+            shares_families: wanted.shares_families.unwrap_or(false),
         };
         let created = client.create_tenant(&new).await?;
         let change = TenantChange {
@@ -126,7 +129,10 @@ async fn carry_out(
     let caps = wanted.preemption.of(found.preemption) != found.preemption;
     // Values are stored as sent, so they can be compared exactly.
     let is_same = found.gpu_quota == wanted.gpu_quota && found.weight == weight;
-    if is_same && found.pods == pods && limits.is_none() && !caps {
+    let shares_families = wanted.shares_families;
+    let shares_families = shares_families.filter(|shares| *shares != found.shares_families);
+    let is_shared = shares_families.is_none();
+    if is_same && found.pods == pods && limits.is_none() && !caps && is_shared {
         return Ok(found);
     }
     let change = TenantChange {
@@ -137,6 +143,7 @@ async fn carry_out(
         pods: (found.pods != pods).then(|| pods.into()),
         limits,
         preemption: caps.then_some(wanted.preemption),
+        shares_families,
     };
     client.change_tenant(name, &change).await
 }
@@ -183,5 +190,6 @@ fn wanted(spec: &Value) -> Result<DesiredTenant, ObjectRejection> {
         pods,
         limits,
         preemption,
+        shares_families: spec["sharesFamilies"].as_bool(),
     })
 }

@@ -170,7 +170,7 @@ pub(super) async fn times(
            cross join lateral (
                select *, weight * power(0.5::float8, floor(greatest(extract(epoch from $3::timestamptz - observed_at), 0)::float8 / $5) * $5 / $6::float8) as kept
                from update_time
-               where tenant_id = given.tenant_id and family = given.family
+               where tenant_id = any(muster_family_tenants(given.tenant_id)) and family = given.family
                order by job_id desc limit $4) p
            where p.kept > 0
            group by given.tenant_id, given.family, p.gpu_kind, p.workers, p.nodes, p.batch_class
@@ -204,7 +204,7 @@ pub(super) async fn noises(
            from unnest($1::uuid[], $2::text[]) as given (tenant_id, family)
            cross join lateral (
                select part, noise_scale from course_noise
-               where tenant_id = given.tenant_id and family = given.family
+               where tenant_id = any(muster_family_tenants(given.tenant_id)) and family = given.family
                order by job_id desc limit $3) p
            group by given.tenant_id, given.family, p.part
            order by given.tenant_id, given.family, p.part"#,

@@ -194,7 +194,7 @@ async fn read(
                select gpu_kind, workers, ps_shards, nodes, steps_per_s,
                       weight * power(0.5::float8, floor(greatest(extract(epoch from $3::timestamptz - observed_at), 0)::float8 / $5) * $5 / $6::float8) as kept
                from placed_speed
-               where tenant_id = given.tenant_id and family = given.family
+               where tenant_id = any(muster_family_tenants(given.tenant_id)) and family = given.family
                order by job_id desc limit $4) p
            where p.kept > 0 and p.steps_per_s > 0
            group by given.tenant_id, given.family, p.gpu_kind, p.workers, p.ps_shards, p.nodes
@@ -247,7 +247,7 @@ async fn restarts(
            left join lateral (
                select distinct job_id from (
                    select job_id from placed_speed
-                   where tenant_id = given.tenant_id and family = given.family
+                   where tenant_id = any(muster_family_tenants(given.tenant_id)) and family = given.family
                    order by job_id desc limit $3) newest) p on true
            left join job j on j.id = p.job_id
            group by given.tenant_id, given.family"#,

@@ -2,7 +2,7 @@
 
 use crate::world::{World, at, gone, id, sample, slots, start, stop};
 use muster_model::assignment::{Observed, TaskReport};
-use muster_model::id::{JobId, NodeId, TaskId};
+use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{AfterStop, RequeueCause};
 use muster_model::plan::{Action, PlannedTask};
 use muster_model::progress::Sample;
@@ -10,7 +10,7 @@ use muster_model::task::Role;
 use muster_store::family::{self, FamilySpeeds, PlacedSpeed, UpdateTime};
 use muster_store::plan::{Loaded, Loader};
 use muster_store::report::{NodeReport, TaskEvents};
-use muster_store::{node, pool, report};
+use muster_store::{node, pool, report, tenant, tenant_scope};
 
 /// Adds a node whose GPUs are of another kind than those of the common set-up.
 async fn add_node(world: &World, name: &str, kind: &str) -> anyhow::Result<NodeId> {
@@ -162,6 +162,47 @@ async fn jobs_of_a_family_share_speeds_by_kind_and_nodes() -> anyhow::Result<()>
             placed("fast", (2, 2), (8.0, 1.0)),
         ]
     );
+    Ok(())
+}
+
+async fn set_sharing(world: &World, tenant: TenantId, shares: bool) -> anyhow::Result<()> {
+    let mut tx = pool::begin(&world.api).await?;
+    tenant_scope::admin(&mut tx).await?;
+    let change = tenant::TenantUpdate {
+        shares_families: Some(shares),
+        ..tenant::TenantUpdate::default()
+    };
+    let changed = tenant::change(&mut tx, tenant, change).await?;
+    assert_eq!(changed.map(|tenant| tenant.shares_families), Some(shares));
+    tx.commit().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn tenants_share_families_only_if_both_do() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("one").await?;
+    let task = run(&world, job, &[(world.node, 0)]).await?;
+    sampled(&world, (world.node, task), 1, &[9.0, 2.0, 4.0]).await?;
+    let blue = (world.blue, world.blue_user);
+    world.submit_as(blue, "same").await?;
+    let tenants = async || -> anyhow::Result<Vec<TenantId>> {
+        let families = load(&world, 5).await?.families;
+        Ok(families.iter().map(|family| family.tenant).collect())
+    };
+    assert_eq!(tenants().await?, [world.red]);
+    set_sharing(&world, world.blue, true).await?;
+    assert_eq!(tenants().await?, [world.red], "red does not share");
+    set_sharing(&world, world.red, true).await?;
+    let families = load(&world, 5).await?.families;
+    let [red, blue] = &families[..] else {
+        panic!("each tenant knows the family: {families:?}")
+    };
+    assert_eq!((red.tenant, blue.tenant), (world.red, world.blue));
+    assert_eq!((&red.family, &red.speeds), (&blue.family, &blue.speeds));
+    assert_eq!(red.restarts, blue.restarts);
+    set_sharing(&world, world.red, false).await?;
+    assert_eq!(tenants().await?, [world.red]);
     Ok(())
 }
 

@@ -73,6 +73,7 @@ async fn tenant_sees_no_rows_of_others_through_any_function() -> anyhow::Result<
                 weight: Some(9.0),
                 pods: None,
                 preemption: None,
+                shares_families: Some(true),
             }
         )
         .await?,
@@ -202,6 +203,7 @@ async fn write_for_another_tenant_is_refused() -> anyhow::Result<()> {
         weight: muster_model::tenant::EQUAL_WEIGHT,
         pods: muster_model::tenant::TenantPods::default(),
         preemption: muster_model::tenant::TenantPreemption::default(),
+        shares_families: false,
     };
     assert!(
         tenant::create(&mut tx, &tenant, at(0))
@@ -452,6 +454,7 @@ async fn administrator_manages_tenants_without_seeing_their_jobs() -> anyhow::Re
             weight: muster_model::tenant::EQUAL_WEIGHT,
             pods: muster_model::tenant::TenantPods::default(),
             preemption: muster_model::tenant::TenantPreemption::default(),
+            shares_families: false,
         },
         at(0),
     )

@@ -120,6 +120,7 @@ impl World {
                     weight: muster_model::tenant::EQUAL_WEIGHT,
                     pods: muster_model::tenant::TenantPods::default(),
                     preemption: muster_model::tenant::TenantPreemption::default(),
+                    shares_families: false,
                 },
                 at(0),
             )
@@ -156,13 +157,22 @@ impl World {
 
     /// Submits a job of the red tenant.
     pub async fn submit(&self, name: &str) -> anyhow::Result<JobId> {
+        self.submit_as((self.red, self.red_user), name).await
+    }
+
+    /// Submits a job of a tenant's user.
+    pub async fn submit_as(
+        &self,
+        (tenant, user): (TenantId, UserId),
+        name: &str,
+    ) -> anyhow::Result<JobId> {
         let new = NewJob {
             id: id(),
-            tenant_id: self.red,
-            submitted_by: self.red_user,
+            tenant_id: tenant,
+            submitted_by: user,
             spec: spec(name),
         };
-        let mut tx = pool::begin_for(&self.api, self.red).await?;
+        let mut tx = pool::begin_for(&self.api, tenant).await?;
         job::insert(&mut tx, &new, at(0)).await?;
         tx.commit().await?;
         Ok(new.id)
