@@ -25,7 +25,9 @@ fn answer(stream: TcpStream) {
         without_gpus["spec"]["resources"] = json!({ "worker": { "gpus": 0 } });
         json!({ "items": [ended(&first), without_gpus], "continue": null })
     } else {
-        json!({ "items": [queued(&second)], "continue": "more" })
+        let mut constrained = queued(&second);
+        constrained["spec"]["resources"] = json!({ "worker": { "gpu_kinds": ["A100*", "H100"] } });
+        json!({ "items": [constrained], "continue": "more" })
     };
     let body = body.to_string();
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
@@ -102,10 +104,10 @@ fn exported_history_is_readable_as_a_trace() {
     assert!(output.status.success(), "{told}");
     let text = String::from_utf8(output.stdout).expect("text");
     let expected = format!(
-        "job_id,vc,submit_s,gpus,duration_s,status,kind,started_s,finished_s\n\
-{},vision,0,2,90.5,succeeded,mlp/fashion-mnist,10,100.5\n\
-{},vision,30,2,,queued,mlp/fashion-mnist,,\n\
-{},vision,30,0,,queued,mlp/fashion-mnist,,\n",
+        "job_id,vc,submit_s,gpus,duration_s,status,kind,started_s,finished_s,gpu_spec\n\
+{},vision,0,2,90.5,succeeded,mlp/fashion-mnist,10,100.5,\n\
+{},vision,30,2,,queued,mlp/fashion-mnist,,,A100*|H100\n\
+{},vision,30,0,,queued,mlp/fashion-mnist,,,\n",
         id(1),
         id(2),
         id(3)

@@ -62,6 +62,7 @@ async fn past(
         kind: kind(job),
         started_s: job.started_at.map(since),
         finished_s: job.finished_at.map(since),
+        gpu_kinds: job.spec.resources.worker.gpu_kinds.clone(),
     })
 }
 

@@ -9,7 +9,8 @@ use super::{TraceError, TraceJob, TraceWork};
 /// `submit_s` counts from the first job. `gpus` is the requested number, a part of a GPU as a
 /// decimal. `duration_s` is the time on those GPUs, empty if unknown. `status` is the source's
 /// term. Alibaba adds the request of the pod. Gavel adds its job type, and `total_steps` instead of
-/// a duration. Muster's exports add the kind of the job, its start and its end.
+/// a duration. Muster's exports add the kind of the job, its start, its end, and in `gpu_spec` the
+/// allowed GPU kinds.
 pub const SCHEMA: Schema = Schema {
     name: "a common job trace",
     required: &["job_id", "vc", "submit_s", "gpus", "duration_s", "status"],
@@ -50,6 +51,8 @@ pub struct HistoryJob {
     pub kind: String,
     pub started_s: Option<f64>,
     pub finished_s: Option<f64>,
+    /// Patterns of the allowed GPU models; empty for any.
+    pub gpu_kinds: Vec<String>,
 }
 
 /// Writes a history as a common job trace, in the given order. A job without a start or an end has
@@ -58,14 +61,14 @@ pub struct HistoryJob {
 #[must_use]
 pub fn write(history: &[HistoryJob]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let ours = ["kind", "started_s", "finished_s"];
+    let ours = ["kind", "started_s", "finished_s", "gpu_spec"];
     write_record(&mut writer, &[SCHEMA.required, &ours].concat());
     for past in history {
         let duration_s = past
             .started_s
             .zip(past.finished_s)
             .map(|(from, to)| to - from);
-        let fields: [&str; 9] = [
+        let fields: [&str; 10] = [
             &past.id,
             &past.tenant,
             &seconds(Some(past.submitted_s)),
@@ -75,6 +78,7 @@ pub fn write(history: &[HistoryJob]) -> String {
             &past.kind,
             &seconds(past.started_s),
             &seconds(past.finished_s),
+            &past.gpu_kinds.join("|"),
         ];
         write_record(&mut writer, &fields);
     }

@@ -144,11 +144,13 @@ fn history_written_as_trace_reads_back_equal() {
         kind: "mlp".to_owned(),
         started_s: Some(2.0),
         finished_s: Some(12.3456),
+        gpu_kinds: vec!["A100*".to_owned(), "H100".to_owned()],
     };
     let waits = HistoryJob {
         id: "c".to_owned(),
         started_s: None,
         finished_s: None,
+        gpu_kinds: Vec::new(),
         ..past.clone()
     };
     let text = write(&[past, waits]);
@@ -156,7 +158,9 @@ fn history_written_as_trace_reads_back_equal() {
     assert_eq!((jobs[0].name.as_str(), jobs[0].gpus), ("a,\"b\"", 4));
     assert_eq!(jobs[0].work, TraceWork::Seconds { seconds: 10.346 });
     assert_eq!((jobs[0].kind.as_str(), jobs[0].submitted_s), ("mlp", 1.5));
+    assert_eq!(jobs[0].gpu_spec, ["A100*", "H100"]);
     assert_eq!(jobs[1].work, TraceWork::Unknown);
+    assert_eq!(jobs[1].gpu_spec, Vec::<String>::new());
 }
 
 /// Returns the number of jobs of a trace.
