@@ -24,6 +24,30 @@ pub struct Node {
     pub generation: u64,
     #[serde(with = "time::serde::rfc3339")]
     pub last_seen_at: OffsetDateTime,
+    /// Measured speed relative to the node's GPU kind; `None` if it is not known to deviate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<NodeSpeed>,
+}
+
+/// Measured speed of a node relative to the typical node of its GPU kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct NodeSpeed {
+    /// Speed in percent of the typical node of the kind, 50 to 200. The same jobs ran on this node
+    /// and on others.
+    pub percent: u16,
+    /// Number of jobs that were measured on the node.
+    pub jobs: u32,
+}
+
+impl NodeSpeed {
+    /// Speed of a node that is not known to deviate.
+    pub const TYPICAL_PERCENT: u16 = 100;
+    /// Smallest deviation that counts, in percent.
+    pub const LEAST_DEVIATION_PERCENT: u16 = 2;
+    /// Largest speed of a node that is used after the others, in percent.
+    pub const SLOW_PERCENT: u16 = 90;
 }
 
 /// Why a node takes no new tasks although it is not drained.
@@ -375,6 +399,7 @@ mod tests {
             },
             generation: 0,
             last_seen_at: OffsetDateTime::UNIX_EPOCH,
+            speed: None,
         }
     }
 

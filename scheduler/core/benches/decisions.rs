@@ -187,6 +187,7 @@ fn cluster(nodes: u32, gpus: u32) -> SchedulingProblem {
         cpu_milli: u64::from(gpus) * 8_000,
         memory_bytes: u64::from(gpus) << 35,
         rack: 0,
+        speed_percent: 100,
     };
     SchedulingProblem {
         nodes: vec![node; nodes as usize],

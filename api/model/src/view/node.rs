@@ -2,7 +2,7 @@
 
 use crate::compute_capability::ComputeCapability;
 use crate::id::{JobId, NodeId, TaskId};
-use crate::node::{Capacity, Excluded, GpuKind, NodeState, Notice};
+use crate::node::{Capacity, Excluded, GpuKind, NodeSpeed, NodeState, Notice};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -29,6 +29,10 @@ pub struct NodeView {
     pub capacity: Capacity,
     #[serde(with = "time::serde::rfc3339")]
     pub last_seen_at: OffsetDateTime,
+    /// Measured speed relative to the typical node of its GPU kind. Absent if it is not known to
+    /// deviate by 2 % or more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<NodeSpeed>,
     /// Ordered by index.
     pub gpus: Vec<GpuView>,
     /// Number of tasks of all tenants that have not ended; PS shards hold no GPU. Absent in answers

@@ -4,7 +4,8 @@
 //!
 //! [`PlacedSpeeds`], [`SpreadPenalty`] and [`KindRatios`] learn from the [`Observation`]s of live
 //! jobs. Where the coordinator chooses the batch, [`GoodputModel`] converts them first. [`Family`]
-//! also chooses batches; the simulator of published workloads uses it.
+//! also chooses batches; the simulator of published workloads uses it. [`node_factors`] compares the
+//! nodes of one GPU kind.
 //!
 //! The model of [`Family`] is that of Pollux (Qiao et al., OSDI 2021): goodput = throughput x
 //! statistical efficiency. Sizes without measurement are assumed optimistically, so a job explores.
@@ -15,6 +16,7 @@ mod curve_cache;
 mod efficiency;
 mod goodput;
 mod kind_ratios;
+mod node_speed;
 mod observation;
 mod placed_speeds;
 mod spread_penalty;
@@ -25,6 +27,7 @@ pub use curve_cache::CurveCache;
 pub use efficiency::{NoiseScale, Noises};
 pub use goodput::{GoodputModel, UpdateTimes};
 pub use kind_ratios::KindRatios;
+pub use node_speed::{NodeFactor, NodeObservation, node_factors};
 pub use observation::{CourseNoise, Observation, ObservedBatch, Size, Spread};
 pub use placed_speeds::{Place, PlacedSpeeds, TrustedSpeed};
 pub use spread_penalty::SpreadPenalty;

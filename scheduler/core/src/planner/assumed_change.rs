@@ -140,6 +140,7 @@ fn added(gpus: u32, like: Option<&SnapshotNode>) -> SnapshotNode {
         cpu_milli: u64::MAX / 4,
         memory_bytes: u64::MAX / 4,
         pods: like.and_then(|node| node.pods),
+        speed: None,
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct FreeNode {
     pub kind: u16,
     /// Rack as in the problem; 0 if it is not configured.
     pub rack: u32,
+    /// Speed in percent of the typical node of the kind.
+    pub speed_percent: u16,
     pub open: bool,
     /// Whether its GPUs are parts of GPUs (MIG instances), of which a task gets one.
     pub parts: bool,
@@ -79,6 +81,7 @@ impl FreeNode {
             index,
             kind,
             rack,
+            speed_percent: node.speed_percent(),
             open,
             parts: is_part(&node.gpu_model),
             cpu_slots: node.cpu_slots,

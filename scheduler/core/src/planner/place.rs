@@ -6,7 +6,8 @@ use super::gang::{self, GangShape, NodeTaskCounts};
 use super::place_by_cpu;
 use super::planned_job::PlannedJob;
 use super::round_state::RoundState;
-use crate::policies::place::{FreeNodeGpus, in_one_rack, tight};
+use crate::policies::place::{FreeNodeGpus, tight};
+use crate::policies::place_by_speed::{Sites, place_gang};
 use crate::problem::NodeAllocation;
 use std::cmp::Reverse;
 
@@ -67,7 +68,7 @@ fn fits_one_node(free: &[FreeNode], shape: &GangShape, (workers, ps_shards): (u3
 
 /// Places workers on nodes of one kind. The fullest node that holds all of them is used, so that
 /// larger gaps stay whole. Otherwise the emptiest nodes are used, and the rest goes to the fullest.
-/// They are in one rack where that takes no more nodes.
+/// They are in one rack where that takes no more nodes. Among equal nodes the faster one is used.
 fn fill(
     free: &[FreeNode],
     shape: &GangShape,
@@ -81,8 +82,15 @@ fn fill(
         .map(|(index, node)| (index, units(node, shape, when)))
         .filter(|&(_, units)| units > 0)
         .collect();
-    nodes.sort_by_key(|&(index, units)| (Reverse(units), index));
-    let mut parts = in_one_rack(&nodes, |node| free[node as usize].rack, workers, tight)?;
+    let sites = Sites {
+        rack: |node: u32| free[node as usize].rack,
+        speed_percent: |node: u32| free[node as usize].speed_percent,
+    };
+    nodes.sort_by_key(|&(index, units)| {
+        let speed = (sites.speed_percent)(index);
+        (Reverse(units), Reverse(speed), index)
+    });
+    let mut parts = place_gang(&nodes, &sites, workers, tight)?;
     for part in &mut parts {
         part.gpus *= shape.worker.gpus.max(1);
     }

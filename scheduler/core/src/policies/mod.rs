@@ -20,6 +20,7 @@ pub mod name;
 pub mod optimus;
 pub mod order;
 pub mod place;
+pub(crate) mod place_by_speed;
 pub mod pollux;
 pub mod prioritise_trials;
 pub mod quota;

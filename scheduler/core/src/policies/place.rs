@@ -1,5 +1,6 @@
 //! Placements: the nodes of a gang. Policies are composed with them.
 
+use super::place_by_speed::{Sites, is_slow, place_gang};
 use crate::problem::{Demand, FreeResources, NodeAllocation, SchedulingProblem};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,7 +23,8 @@ pub fn packed(
 /// If one node holds the gang, the fullest such node is used. Otherwise the emptiest nodes are
 /// filled first, and the rest goes to the fullest node that holds it. Among places on equally few
 /// nodes, a place in a single rack is preferred. Nodes precede racks because speeds are measured
-/// and estimated by number of nodes.
+/// and estimated by number of nodes. Among equals the faster node comes first, and a slow node
+/// comes last ([`is_slow`]).
 pub fn pack(
     tally: &FreeResources,
     problem: &SchedulingProblem,
@@ -31,31 +33,33 @@ pub fn pack(
     gpus: u32,
 ) -> Option<Vec<NodeAllocation>> {
     // Most gangs fit on one node. This path finds it without sorting the nodes.
-    if let Some((_, node)) = ids(problem)
+    if let Some((.., node)) = ids(problem)
         .filter_map(|node| {
             let free = available(tally, problem, kind, unit, node, gpus)?;
-            (free >= gpus).then_some((free, node))
+            let speed = speed_percent(problem, node);
+            (free >= gpus).then_some((is_slow(speed), free, Reverse(speed), node))
         })
         .min()
     {
         return Some(vec![NodeAllocation { node, gpus }]);
     }
     let nodes = emptiest_first(tally, problem, kind, unit, gpus);
-    in_one_rack(&nodes, |node| rack(problem, node), gpus, tight)
+    place_gang(&nodes, &Sites::of(problem), gpus, tight)
 }
 
 /// Node and its free GPUs.
 pub(crate) type FreeNodeGpus = (u32, u32);
 
 /// Fills the nodes in their order with a gang. The rest of it goes to the fullest node that holds
-/// it.
+/// it. Nodes with equally many free GPUs are next to each other.
 pub(crate) fn tight(nodes: &[FreeNodeGpus], gpus: u32) -> Option<Vec<NodeAllocation>> {
     let mut parts = fill(nodes.iter().copied(), gpus)?;
     if let Some(last) = parts.last_mut() {
         // Fully used nodes come first, so the rest may go to any later node.
         let behind = nodes.iter().skip_while(|&&(node, _)| node != last.node);
         let fullest = behind.filter(|&&(_, free)| free >= last.gpus);
-        if let Some(&(node, _)) = fullest.min_by_key(|&&(node, free)| (free, node)) {
+        // The first of equals wins.
+        if let Some(&(node, _)) = fullest.min_by_key(|&&(_, free)| free) {
             last.node = node;
         }
     }
@@ -101,9 +105,13 @@ pub(crate) fn rack(problem: &SchedulingProblem, node: u32) -> u32 {
     problem.nodes[node as usize].rack
 }
 
+pub(crate) fn speed_percent(problem: &SchedulingProblem, node: u32) -> u16 {
+    problem.nodes[node as usize].speed_percent
+}
+
 /// Returns a place that takes the node of a kind with the most free GPUs first, and so on until the
-/// gang is complete. Ties go to the lower index. The reference simulators place jobs in this way.
-/// They have no racks; where racks are known, a place on as many nodes of one rack is preferred.
+/// gang is complete. Ties go to the faster node, then to the lower index. The reference simulators
+/// place jobs in this way. They have no racks; where racks are known, a place on as many nodes of one rack is preferred.
 pub fn emptiest(
     tally: &FreeResources,
     problem: &SchedulingProblem,
@@ -113,10 +121,10 @@ pub fn emptiest(
 ) -> Option<Vec<NodeAllocation>> {
     let nodes = ids(problem).filter_map(|node| {
         let free = available(tally, problem, kind, unit, node, 1)?;
-        Some((free, Reverse(node)))
+        Some((free, speed_percent(problem, node), Reverse(node)))
     });
     match nodes.max() {
-        Some((free, Reverse(node))) if free >= gpus => {
+        Some((free, _, Reverse(node))) if free >= gpus => {
             return Some(vec![NodeAllocation { node, gpus }]);
         }
         _ => {}
@@ -152,6 +160,7 @@ fn available(
 }
 
 /// Returns the nodes of a kind that have room for the unit, and the GPUs that it may take there.
+/// Among nodes with equally many free GPUs the faster one is first.
 /// Empty if they cannot hold the gang in total: in a full cluster that is usual, and the sort is
 /// skipped.
 pub(crate) fn emptiest_first(
@@ -170,7 +179,7 @@ pub(crate) fn emptiest_first(
     if nodes.iter().map(|&(_, free)| free).sum::<u32>() < gpus {
         return Vec::new();
     }
-    nodes.sort_by_key(|&(node, free)| (Reverse(free), node));
+    nodes.sort_by_key(|&(node, free)| (Reverse(free), Reverse(speed_percent(problem, node)), node));
     nodes
 }
 
@@ -212,6 +221,7 @@ mod tests {
             cpu_milli: u64::from(dice(seed, node + 200, 9)) * 100,
             memory_bytes: 1 << 30,
             rack: 0,
+            speed_percent: 100,
         });
         let problem = SchedulingProblem {
             nodes: nodes.collect(),

@@ -15,6 +15,7 @@ pub fn cluster(kinds: &[(u32, u32)]) -> SchedulingProblem {
             cpu_milli: 64_000,
             memory_bytes: 1 << 40,
             rack: 0,
+            speed_percent: 100,
         };
         all.extend(std::iter::repeat_n(node, nodes as usize));
     }

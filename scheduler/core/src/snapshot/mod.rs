@@ -14,7 +14,7 @@ pub use job::{
 use muster_model::compute_capability::ComputeCapability;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TenantId};
-use muster_model::node::{GpuClass, is_part};
+use muster_model::node::{GpuClass, NodeSpeed, is_part};
 pub use muster_model::plan::StaleWait;
 use muster_model::spec::NodeTraits;
 use serde::{Deserialize, Serialize};
@@ -139,6 +139,9 @@ pub struct SnapshotNode {
     /// Time of the node's last message, Unix ms; `None` if it is not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_ms: Option<i64>,
+    /// Measured speed relative to the node's GPU kind; `None` if it is not known to deviate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<NodeSpeed>,
 }
 
 /// A released GPU.
@@ -249,6 +252,13 @@ impl SnapshotNode {
             compute_capability: self.compute_capability,
             labels: &self.labels,
         }
+    }
+
+    /// Speed in percent of the typical node of the GPU kind.
+    #[must_use]
+    pub fn speed_percent(&self) -> u16 {
+        self.speed
+            .map_or(NodeSpeed::TYPICAL_PERCENT, |speed| speed.percent)
     }
 
     /// Number of GPUs that Muster can allocate.

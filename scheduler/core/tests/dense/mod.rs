@@ -30,6 +30,7 @@ pub fn node(kind: u16, gpus: u32) -> ProblemNode {
         cpu_milli: 64_000,
         memory_bytes: 1 << 40,
         rack: 0,
+        speed_percent: 100,
     }
 }
 

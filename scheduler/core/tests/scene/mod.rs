@@ -261,6 +261,7 @@ pub fn node(number: u32, gpus: u32) -> SnapshotNode {
         pods: None,
         cpu_milli: 64_000,
         memory_bytes: 1 << 40,
+        speed: None,
     }
 }
 

@@ -98,6 +98,7 @@ pub(crate) fn dense_node(node: &SnapshotNode, (kind, rack): (u16, u32)) -> probl
         cpu_milli: node.cpu_milli,
         memory_bytes: node.memory_bytes,
         rack,
+        speed_percent: node.speed_percent(),
     }
 }
 

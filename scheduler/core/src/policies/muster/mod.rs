@@ -32,6 +32,7 @@ mod place;
 mod placement_index;
 mod prices;
 mod shares;
+mod speed_order;
 #[cfg(test)]
 mod tests;
 

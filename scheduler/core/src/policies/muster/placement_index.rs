@@ -1,7 +1,9 @@
 //! Placement index (`PlacementIndex`): the nodes by kind and free GPUs, so that a place is found
 //! without a scan of all nodes.
 
+use super::speed_order::SpeedOrder;
 use crate::policies::place;
+use crate::policies::place_by_speed::{Sites, level};
 use crate::problem::{Demand, FreeResources, NodeAllocation, SchedulingProblem};
 
 /// Candidates that are examined for one node before the next larger gap. CPU or memory can exclude
@@ -15,6 +17,8 @@ pub(super) struct PlacementIndex<'a> {
     /// Nodes by kind and free GPUs. Entries can be stale: nodes with other free GPUs by now are
     /// skipped.
     gaps: Vec<Vec<Vec<u32>>>,
+    /// Order of the nodes within `gaps`.
+    order: SpeedOrder,
 }
 
 impl<'a> PlacementIndex<'a> {
@@ -25,6 +29,7 @@ impl<'a> PlacementIndex<'a> {
             problem,
             tally,
             gaps: Vec::new(),
+            order: SpeedOrder::of(&problem.nodes),
         }
     }
 
@@ -76,15 +81,55 @@ impl<'a> PlacementIndex<'a> {
             .iter()
             .map(|node| usize::from(node.kind) + 1);
         self.gaps = vec![Vec::new(); kinds.max().unwrap_or(0)];
-        // In reverse, because the last entry is taken first and the first node should be.
-        for node in (0..self.problem.nodes.len()).rev() {
+        for node in self.order.nodes(&self.problem.nodes) {
             self.sort_in_node(node);
         }
     }
 
     /// Returns a place on exactly `nodes` nodes: whole nodes, and the rest on the fullest node that
-    /// holds it. A place in one rack on as many nodes is preferred.
+    /// holds it. A place in one rack on as many nodes is preferred, then a place without slow
+    /// nodes, then one on faster nodes.
     pub(super) fn find(
+        &mut self,
+        kind: u16,
+        gpus: u32,
+        nodes: u32,
+        unit: &Demand,
+    ) -> Option<Vec<NodeAllocation>> {
+        let mut found = None;
+        if self.order.has_slow(kind) {
+            self.order.skip_slow(true);
+            found = self.near(kind, gpus, nodes, unit);
+            self.order.skip_slow(false);
+        }
+        let is_best = found
+            .as_ref()
+            .is_some_and(|parts| self.are_in_one_rack(parts));
+        if !is_best {
+            let any = self.near(kind, gpus, nodes, unit);
+            let is_nearer = |any: &Vec<_>| found.is_none() || self.are_in_one_rack(any);
+            found = any.filter(is_nearer).or(found);
+        }
+        let mut parts = found?;
+        if self.order.is_varied() {
+            let sites = Sites::of(self.problem);
+            level(&mut parts, &sites, |node| self.alike(node, unit));
+        }
+        Some(parts)
+    }
+
+    /// Returns the nodes that have as many free GPUs for the unit as this one.
+    fn alike(&self, node: u32, unit: &Demand) -> impl Iterator<Item = u32> {
+        let free = self.tally.free[node as usize];
+        let available = self.tally.available(node as usize, unit);
+        let gaps = &self.gaps[usize::from(self.problem.nodes[node as usize].kind)];
+        gaps[free as usize].iter().copied().filter(move |&other| {
+            let other = other as usize;
+            self.tally.free[other] == free && self.tally.available(other, unit) >= available
+        })
+    }
+
+    fn near(
         &mut self,
         kind: u16,
         gpus: u32,
@@ -95,7 +140,8 @@ impl<'a> PlacementIndex<'a> {
         if self.are_in_one_rack(&parts) {
             return Some(parts);
         }
-        let nodes = place::emptiest_first(&self.tally, self.problem, kind, unit, gpus);
+        let mut nodes = place::emptiest_first(&self.tally, self.problem, kind, unit, gpus);
+        nodes.retain(|&(node, _)| self.order.admits(self.problem, node));
         let near = place::in_one_rack(
             &nodes,
             |node| place::rack(self.problem, node),
@@ -177,7 +223,7 @@ impl<'a> PlacementIndex<'a> {
         taken: &[NodeAllocation],
     ) -> Option<u32> {
         let gap = self.gaps.get_mut(usize::from(kind))?.get_mut(free)?;
-        let tally = &self.tally;
+        let (tally, order, problem) = (&self.tally, &self.order, self.problem);
         // Stale entries are dropped from the end, where nodes are taken.
         while gap
             .last()
@@ -193,6 +239,7 @@ impl<'a> PlacementIndex<'a> {
         gap.iter()
             .rev()
             .take(looks)
+            .take_while(|&&node| order.admits(problem, node))
             .find(|node| {
                 tally.free[**node as usize] as usize == free
                     && tally.available(**node as usize, unit) >= gpus
@@ -216,6 +263,7 @@ impl<'a> PlacementIndex<'a> {
         if gaps.len() <= free {
             gaps.resize(free + 1, Vec::new());
         }
-        gaps[free].push(u32::try_from(node).unwrap_or(u32::MAX));
+        let node = u32::try_from(node).unwrap_or(u32::MAX);
+        self.order.insert(self.problem, &mut gaps[free], node);
     }
 }
