@@ -17,6 +17,7 @@ pub mod horizon;
 pub mod leader;
 pub mod lease;
 pub mod metrics;
+pub mod node_speed;
 pub mod notifications;
 pub mod passes;
 pub mod question;

@@ -12,7 +12,9 @@ use muster_scheduler::leader::{self, Loops, TermError};
 use muster_scheduler::metrics::Metrics;
 use muster_scheduler::notifications::{self, Notifications};
 use muster_scheduler::session::{self, Pools, Registry, Sessions};
-use muster_scheduler::{erasure, forecast, horizon, lease, question, retention, round, study, tls};
+use muster_scheduler::{
+    erasure, forecast, horizon, lease, node_speed, question, retention, round, study, tls,
+};
 use muster_store::pool::StorePool;
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,6 +157,10 @@ impl Leading {
         let it = self.clone();
         loops.spawn("horizon", async move {
             horizon::run(&it.pool, &it.metrics).await
+        });
+        let it = self.clone();
+        loops.spawn("node speeds", async move {
+            node_speed::run(&it.pool, &it.policy).await
         });
         let it = self.clone();
         loops.spawn("retention", async move {

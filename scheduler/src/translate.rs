@@ -130,6 +130,7 @@ fn node(
         cpu_milli: node.capacity.cpu_milli,
         memory_bytes: node.capacity.memory_bytes,
         pods: node.capacity.pods,
+        speed: node.speed,
     }
 }
 

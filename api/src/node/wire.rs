@@ -38,6 +38,7 @@ pub fn node(row: NodeRow) -> NodeView {
         generation: node.generation,
         capacity: node.capacity,
         last_seen_at: node.last_seen_at,
+        speed: node.speed,
     }
 }
 

@@ -134,6 +134,7 @@ pub async fn forget(conn: &mut PgConnection, family: &str) -> Result<u64, StoreE
     let jobs = sqlx::query_scalar!(
         r#"with times as (delete from update_time where family = $1),
                 noises as (delete from course_noise where family = $1),
+                on_nodes as (delete from node_speed where family = $1),
                 gone as (delete from placed_speed where family = $1 returning job_id)
            select count(distinct job_id) as "jobs!" from gone"#,
         family

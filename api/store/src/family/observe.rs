@@ -1,11 +1,12 @@
 //! Records the speed of a job on its present placement.
 
 use super::goodput::{self, MeasuredAt};
+use super::node_speed::{self, OnNode};
 use super::{HALF_LIFE_S, NEWEST_SAMPLES};
 use crate::error::StoreError;
 use crate::int_convert::{signed, signed32, unsigned32};
 use muster_model::family::Family;
-use muster_model::id::{JobId, TenantId};
+use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::progress::Sample;
 use muster_model::spec::JobSpec;
 use sqlx::PgConnection;
@@ -42,6 +43,8 @@ impl ChosenBatches {
 struct Placement {
     workers: u32,
     nodes: u32,
+    /// One of the nodes.
+    node: NodeId,
     gpu_kind: String,
 }
 
@@ -106,6 +109,18 @@ pub(crate) async fn observe<'a>(
         )
         .execute(&mut *conn)
         .await?;
+        // The updates of chosen batches differ, so they do not compare nodes.
+        if placement.nodes == 1 && chosen.is_none() {
+            let on = OnNode {
+                tenant,
+                job,
+                family: &family,
+                node: placement.node,
+                gpu_kind: &placement.gpu_kind,
+                size: (workers, ps_shards),
+            };
+            node_speed::observe(conn, &on, (sum, count), now).await?;
+        }
     }
     let Some(chosen) = chosen else {
         return Ok(());
@@ -145,7 +160,8 @@ async fn placement(
     revision: u64,
 ) -> Result<Option<Placement>, StoreError> {
     let row = sqlx::query!(
-        r#"select count(*)::integer as "workers!", count(distinct t.node_id)::integer as "nodes!", min(kind) as first, max(kind) as last
+        r#"select count(*)::integer as "workers!", count(distinct t.node_id)::integer as "nodes!", min(kind) as first, max(kind) as last,
+                  (array_agg(t.node_id))[1] as node
            from task t
            join node n on n.id = t.node_id
            cross join lateral (
@@ -159,9 +175,10 @@ async fn placement(
     .fetch_one(conn)
     .await?;
     let kind = row.first.filter(|first| row.last.as_ref() == Some(first));
-    Ok(kind.map(|gpu_kind| Placement {
+    Ok(kind.zip(row.node).map(|(gpu_kind, node)| Placement {
         workers: unsigned32(row.workers),
         nodes: unsigned32(row.nodes),
+        node: node.into(),
         gpu_kind,
     }))
 }

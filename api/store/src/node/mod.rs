@@ -11,7 +11,7 @@ use crate::task::{self, LockedTask};
 pub use intent::{set_drained, set_notice};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
-use muster_model::node::{Capacity, Excluded, Node, NodeState, Notice};
+use muster_model::node::{Capacity, Excluded, Node, NodeSpeed, NodeState, Notice};
 use muster_model::task::{Outcome, Task, TaskEvent, TaskState};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -60,6 +60,8 @@ pub(crate) struct NodeSqlRow {
     pub capacity: Json<Capacity>,
     pub generation: i64,
     pub last_seen_at: OffsetDateTime,
+    pub speed_percent: Option<i32>,
+    pub speed_jobs: Option<i32>,
 }
 
 impl From<NodeSqlRow> for Node {
@@ -82,8 +84,18 @@ impl From<NodeSqlRow> for Node {
             capacity: row.capacity.0,
             generation: unsigned(row.generation),
             last_seen_at: row.last_seen_at,
+            speed: speed(row.speed_percent, row.speed_jobs),
         }
     }
+}
+
+/// Speed of its columns; a constraint keeps the percentage in range.
+fn speed(percent: Option<i32>, jobs: Option<i32>) -> Option<NodeSpeed> {
+    let percent = percent.and_then(|percent| u16::try_from(percent).ok())?;
+    Some(NodeSpeed {
+        percent,
+        jobs: unsigned32(jobs.unwrap_or(0)),
+    })
 }
 
 /// Registers a session of a node. The first session under a name creates the node with `new_id`. A
@@ -116,7 +128,7 @@ pub async fn hello(
         == 1;
     let row = sqlx::query_as!(
         NodeSqlRow,
-        r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at, speed_percent, speed_jobs
            from node where name = $1 for no key update"#,
         name
     )
@@ -338,7 +350,7 @@ pub async fn lost(
            where state = $4
              and (id, last_seen_at) in (select * from unnest($1::uuid[], $2::timestamptz[]))
              and id in (select id from node where id = any($1) order by id for no key update)
-           returning id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at"#,
+           returning id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at, speed_percent, speed_jobs"#,
         &candidates,
         &last_seen_at,
         NodeState::Lost.as_str(),
@@ -423,7 +435,7 @@ async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<LockedTa
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
     let rows = sqlx::query_as!(
         NodeSqlRow,
-        r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at, speed_percent, speed_jobs
            from node where removed_at is null order by name"#
     )
     .fetch_all(&mut *conn)
@@ -446,7 +458,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
 pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Option<NodeRow>, StoreError> {
     let row = sqlx::query_as!(
         NodeSqlRow,
-        r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at, speed_percent, speed_jobs
            from node where name = $1 and removed_at is null"#,
         name
     )

@@ -147,7 +147,7 @@ fn has_several_kinds(nodes: &[Node]) -> bool {
 async fn nodes(conn: &mut PgConnection) -> Result<Vec<Node>, StoreError> {
     let rows = sqlx::query_as!(
         node::NodeSqlRow,
-        r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, excluded_by_itself, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at, speed_percent, speed_jobs
            from node where removed_at is null order by id"#
     )
     .fetch_all(conn)

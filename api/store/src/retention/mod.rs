@@ -198,6 +198,11 @@ pub async fn empty(conn: &mut PgConnection, jobs: &[JobId]) -> Result<u64, Store
     rows += empty_table!(
         conn,
         due,
+        "delete from node_speed where ctid = any(array(select ctid from node_speed where job_id = any($1) limit $2))"
+    );
+    rows += empty_table!(
+        conn,
+        due,
         "delete from update_time where ctid = any(array(select ctid from update_time where job_id = any($1) limit $2))"
     );
     rows += empty_table!(

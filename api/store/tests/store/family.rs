@@ -13,7 +13,7 @@ use muster_store::report::{NodeReport, TaskEvents};
 use muster_store::{node, pool, report, tenant, tenant_scope};
 
 /// Adds a node whose GPUs are of another kind than those of the common set-up.
-async fn add_node(world: &World, name: &str, kind: &str) -> anyhow::Result<NodeId> {
+pub async fn add_node(world: &World, name: &str, kind: &str) -> anyhow::Result<NodeId> {
     let mut capacity = slots(4);
     for gpu in &mut capacity.gpus {
         gpu.model = kind.to_owned();
@@ -25,7 +25,7 @@ async fn add_node(world: &World, name: &str, kind: &str) -> anyhow::Result<NodeI
 }
 
 /// Starts a worker on each given slot, and one shard beside the first. Returns the first worker.
-async fn run(world: &World, job: JobId, places: &[(NodeId, u32)]) -> anyhow::Result<TaskId> {
+pub async fn run(world: &World, job: JobId, places: &[(NodeId, u32)]) -> anyhow::Result<TaskId> {
     let workers = (0..).zip(places).map(|(rank, &(node, gpu))| PlannedTask {
         role: Role::Worker { rank },
         node,
@@ -58,7 +58,7 @@ async fn tell(world: &World, node: NodeId, report: &NodeReport) -> anyhow::Resul
 }
 
 /// Reports samples with these speeds; the first one measures the start.
-async fn sampled(
+pub async fn sampled(
     world: &World,
     (node, task): (NodeId, TaskId),
     workers: u32,
@@ -92,7 +92,7 @@ async fn reported(
     tell(world, node, &report).await
 }
 
-async fn load(world: &World, seconds: u64) -> anyhow::Result<Loaded> {
+pub async fn load(world: &World, seconds: u64) -> anyhow::Result<Loaded> {
     let mut tx = pool::begin_snapshot(&world.scheduler).await?;
     Ok(Loader::new(1_000).load(&mut tx, at(seconds)).await?)
 }

@@ -11,6 +11,7 @@ mod limit;
 mod log;
 mod migration;
 mod node;
+mod node_speed;
 mod packing;
 mod plan;
 mod pool;

@@ -74,6 +74,8 @@ begin
         select md5('job-' || d || '-' || n)::uuid, 1, 0, red, 1, 1 from generate_series(1, 20) n;
     insert into placed_speed (job_id, gpu_kind, workers, ps_shards, nodes, tenant_id, family, steps_per_s, weight, samples, observed_at)
         select md5('job-' || d || '-' || n)::uuid, 'cpu', 1, 0, 1, red, 'family-' || n, 1, 1, 1, t from generate_series(1, 20) n;
+    insert into node_speed (job_id, node_id, gpu_kind, workers, ps_shards, tenant_id, family, steps_per_s, weight, observed_at)
+        select md5('job-' || d || '-' || n)::uuid, spot, 'cpu', 1, 0, red, 'family-' || n, 1, 1, t from generate_series(1, 20) n;
     insert into update_time (job_id, gpu_kind, workers, nodes, batch_class, tenant_id, family, batch, update_s, exchange_s, weight, observed_at)
         select md5('job-' || d || '-' || n)::uuid, 'cpu', 1, 1, 28, red, 'family-' || n, 128, 1, 0, 1, t from generate_series(1, 20) n;
     insert into course_noise (job_id, part, tenant_id, family, noise_scale)
