@@ -154,6 +154,7 @@ fn carry_out(
                 name: format!("added-{number}-{index}"),
                 gpus: *gpus,
                 taken: Vec::new(),
+                speed: None,
                 ..model.clone()
             }));
         }

@@ -18,6 +18,7 @@ fn cluster(nodes: usize, gpus: u32) -> Scenario {
                 gpus,
                 gpu_model: "gpu".to_owned(),
                 rack: None,
+                speed: 1.0,
             })
             .collect(),
         tenants: vec![SimTenant {
@@ -28,6 +29,7 @@ fn cluster(nodes: usize, gpus: u32) -> Scenario {
         incidents: Vec::new(),
         launch_ms: 1_500,
         across_racks: 1.0,
+        compares_nodes: true,
         suspend_ms: 100,
         stop_ms: 800,
         sharing: None,

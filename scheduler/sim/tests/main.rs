@@ -7,6 +7,7 @@ mod forecast_week;
 mod golden;
 mod kept;
 mod live;
+mod node_speeds;
 mod packed_forecast;
 mod racks;
 mod termination;

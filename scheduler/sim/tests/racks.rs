@@ -56,6 +56,7 @@ fn scenario(racks: &[&str], across_racks: f64) -> Scenario {
                 gpus: 2,
                 gpu_model: "gpu".to_owned(),
                 rack: Some(racks[n % racks.len()].to_owned()),
+                speed: 1.0,
             })
             .collect(),
         tenants: vec![SimTenant {
@@ -68,6 +69,7 @@ fn scenario(racks: &[&str], across_racks: f64) -> Scenario {
         suspend_ms: 100,
         stop_ms: 800,
         across_racks,
+        compares_nodes: true,
         sharing: None,
         round_ms: 5_000,
         until_ms: 48 * 3_600_000,

@@ -95,6 +95,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                         gpus,
                         gpu_model: "gpu".to_owned(),
                         rack: None,
+                        speed: 1.0,
                     })
                     .collect(),
                 tenants: vec![
@@ -111,6 +112,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                 incidents,
                 launch_ms: 2_000,
                 across_racks: 1.0,
+                compares_nodes: true,
                 suspend_ms: 100,
                 stop_ms: 1_000,
                 sharing: None,
@@ -167,6 +169,7 @@ fn job_waiting_for_quota_causes_no_start_stop_loop() {
             gpus: 2,
             gpu_model: "gpu".to_owned(),
             rack: None,
+            speed: 1.0,
         }],
         tenants: vec![
             SimTenant {
@@ -195,6 +198,7 @@ fn job_waiting_for_quota_causes_no_start_stop_loop() {
         ],
         launch_ms: 2_000,
         across_racks: 1.0,
+        compares_nodes: true,
         suspend_ms: 100,
         stop_ms: 1_000,
         sharing: None,

@@ -51,6 +51,7 @@ fn scenario(long_s: i64, short_s: i64) -> Scenario {
                 gpus: 2,
                 gpu_model: "gpu".to_owned(),
                 rack: None,
+                speed: 1.0,
             })
             .collect(),
         tenants: vec![SimTenant {
@@ -61,6 +62,7 @@ fn scenario(long_s: i64, short_s: i64) -> Scenario {
         incidents: Vec::new(),
         launch_ms: 1_000,
         across_racks: 1.0,
+        compares_nodes: true,
         suspend_ms: 100,
         stop_ms: 500,
         sharing: None,

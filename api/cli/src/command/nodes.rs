@@ -107,6 +107,7 @@ impl NodesArgs {
                         node.name
                     );
                 }
+                shown.push_str(&speed(node));
                 if let Some(excluded) = &node.excluded {
                     let since = age(excluded.at, clock::now());
                     let _ = write!(
@@ -142,6 +143,18 @@ impl NodesArgs {
             shown
         })
     }
+}
+
+/// Returns the line with the node's measured speed; empty if it does not deviate from its kind.
+fn speed(node: &NodeView) -> String {
+    let Some(speed) = node.speed else {
+        return String::new();
+    };
+    let jobs = if speed.jobs == 1 { "job" } else { "jobs" };
+    format!(
+        "\n{}: speed {} % of its kind ({} {jobs} measured)",
+        node.name, speed.percent, speed.jobs
+    )
 }
 
 /// Whether the node offers CPU slots in place of GPUs.

@@ -198,6 +198,7 @@ pub fn run(
                 gpus: node.gpus,
                 gpu_model: node.kind.clone(),
                 rack: None,
+                speed: 1.0,
             })
             .collect(),
         tenants: tenants
@@ -211,6 +212,7 @@ pub fn run(
         incidents: Vec::new(),
         launch_ms: LAUNCH_MS,
         across_racks: 1.0,
+        compares_nodes: true,
         suspend_ms: 100,
         stop_ms: ms(settings.stop_s),
         sharing,

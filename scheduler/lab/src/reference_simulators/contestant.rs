@@ -100,6 +100,7 @@ impl Cluster {
                 cpu_milli: 0,
                 memory_bytes: 0,
                 rack: 0,
+                speed_percent: 100,
             }));
         }
         Ok(nodes)

@@ -2,6 +2,7 @@
 
 use super::ids::{node_id, tenant_id};
 use super::learned::LearnedFamilies;
+use super::node_speeds::NodeSpeeds;
 use super::service::ServiceHistory;
 use super::sharing::Companies;
 use super::{SimulatedJob, SimulationEngine, freed};
@@ -61,6 +62,7 @@ impl<'s> SimulationEngine<'s> {
                         pods: None,
                         cpu_milli: 1_000_000,
                         memory_bytes: 1 << 44,
+                        speed: None,
                     })
                     .collect(),
                 tenants: (0_u128..)
@@ -90,6 +92,7 @@ impl<'s> SimulationEngine<'s> {
             uses: uses(scenario),
             decision_s: Vec::new(),
             learned: LearnedFamilies::default(),
+            node_speeds: NodeSpeeds::of(scenario, node_id),
             history: ServiceHistory::default(),
         };
         engine.snapshot.sort();

@@ -5,6 +5,7 @@ mod freed;
 mod happen;
 mod ids;
 mod learned;
+mod node_speeds;
 mod record;
 mod service;
 mod sharing;
@@ -24,6 +25,7 @@ use muster_core::{ApplyError, Violation, apply, check_with, plan};
 use muster_model::id::NodeId;
 use muster_model::job::JobState;
 use muster_model::task::{Outcome as TaskOutcome, TaskEvent, TaskState};
+use node_speeds::NodeSpeeds;
 use service::ServiceHistory;
 use sharing::Companies;
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,6 +120,7 @@ struct SimulationEngine<'s> {
     uses: Vec<GpuUse>,
     decision_s: Vec<f64>,
     learned: LearnedFamilies,
+    node_speeds: NodeSpeeds,
     history: ServiceHistory,
 }
 
@@ -204,7 +207,8 @@ impl<'s> SimulationEngine<'s> {
             let live = &self.live[job_number(job.id)];
             let speed = &self.spec(job).speed;
             let alone = speed.steps_per_s(self.placement(job), live.steps);
-            alone * self.kept_across_racks(job) * self.kept_beside(job)
+            let factor = self.node_speeds.factor(job);
+            alone * factor * self.kept_across_racks(job) * self.kept_beside(job)
         })
     }
 
@@ -285,6 +289,9 @@ impl<'s> SimulationEngine<'s> {
             if !self.companies.contains_key(&job.id) {
                 measure(job, speed);
                 self.learned.observe(job, &seen);
+                if let Some(seen) = seen.first() {
+                    self.node_speeds.observe(job, &seen.gpu_kind, speed);
+                }
                 self.learned.noise(job);
             }
             if job.progress.step >= spec.steps {
@@ -374,6 +381,8 @@ impl<'s> SimulationEngine<'s> {
     fn round(&mut self, policy: &Policy, watch: &mut dyn FnMut() -> f64) -> Result<(), SimError> {
         self.inherit();
         self.snapshot.families = self.learned.families();
+        let full_samples = policy.full_weight_samples.max(1) as f64;
+        self.node_speeds.compare(&mut self.snapshot, full_samples);
         let round = self.snapshot.round;
         let began_s = watch();
         let (plan, _) = plan(&self.snapshot, policy);

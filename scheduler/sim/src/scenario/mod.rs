@@ -6,6 +6,7 @@ pub use goodput::{ChosenBatch, CourseStretch, GoodputTable, GradientStatistics, 
 use muster_model::spec::{Consistency, Range};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// One simulation. Times are milliseconds from its start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,10 @@ pub struct Scenario {
     /// Factor on the speed of a job on several racks; 0 to 1.
     #[serde(default = "all")]
     pub across_racks: f64,
+    /// Whether the speeds of jobs on different nodes are compared. Otherwise all nodes of a GPU kind
+    /// count as equally fast.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub compares_nodes: bool,
     /// Measurements of GPU use. With `None` the nodes do not measure, and nothing is packed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Sharing>,
@@ -34,7 +39,7 @@ pub struct Scenario {
     pub until_ms: i64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SimNode {
     pub name: String,
@@ -45,7 +50,14 @@ pub struct SimNode {
     /// `None`: the node reports no rack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
+    /// Speed relative to other nodes with these GPUs, within [`NODE_SPEEDS`]. A job is as slow as
+    /// the slowest node of its workers.
+    #[serde(default = "all", skip_serializing_if = "is_all")]
+    pub speed: f64,
 }
+
+/// Range of the speeds of nodes.
+pub const NODE_SPEEDS: RangeInclusive<f64> = 0.1..=10.0;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -208,6 +220,18 @@ fn suspend_ms() -> i64 {
 
 fn all() -> f64 {
     1.0
+}
+
+fn is_all(speed: &f64) -> bool {
+    *speed == 1.0
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(flag: &bool) -> bool {
+    *flag
 }
 
 impl TrueSpeed {

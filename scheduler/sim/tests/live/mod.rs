@@ -30,6 +30,7 @@ pub fn cluster(nodes: u128) -> ClusterSnapshot {
         gpus: 4,
         cpu_milli: 1_000_000,
         memory_bytes: 1 << 44,
+        speed: None,
     });
     ClusterSnapshot {
         round: 0,

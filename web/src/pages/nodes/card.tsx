@@ -64,6 +64,11 @@ export function NodeCard({ node, colours, onDrain }: Props) {
       {taken === 0 ? null : (
         <p className="node-detail">{`${taken} of ${plural(node.gpus.length, slotName(node.gpus))} not Muster's${said === undefined ? `: ${node.notice?.why}` : ""}`}</p>
       )}
+      {node.speed == null ? null : (
+        <p className="node-detail" title={`Compared with other nodes by ${plural(node.speed.jobs, "job")}`}>
+          Speed {node.speed.percent} % of its kind
+        </p>
+      )}
       {suspend === undefined ? null : <p className="node-detail">{suspend}</p>}
       <p className="node-detail" aria-live="polite">
         {detail === undefined ? <Facts node={node} used={used} /> : describe(detail)}
