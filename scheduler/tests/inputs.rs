@@ -89,24 +89,29 @@ impl Input {
 }
 
 /// Drives jobs through the store at stated times.
-struct Driver {
-    store: Store,
-    nodes: [NodeId; 2],
+pub struct Driver {
+    pub store: Store,
+    pub nodes: [NodeId; 2],
     /// Seconds of the tests' clock count from here.
     from: OffsetDateTime,
 }
 
 impl Driver {
     async fn new() -> anyhow::Result<Self> {
+        Self::of([("A100", "A100"), ("H100", "H100")]).await
+    }
+
+    /// Two nodes with these names and GPU kinds.
+    pub async fn of(named: [(&str, &str); 2]) -> anyhow::Result<Self> {
         let store = Store::new().await;
         let from = clock::now() - Duration::hours(20);
         let mut tx = pool::begin(&store.pool).await?;
         let mut nodes = Vec::new();
-        for kind in ["A100", "H100"] {
+        for (name, kind) in named {
             let id = clock::id().into();
             let now = clock::now();
             nodes.push(
-                node::hello(&mut tx, id, kind, &capacity(kind), now)
+                node::hello(&mut tx, id, name, &capacity(kind), now)
                     .await?
                     .id,
             );
@@ -120,7 +125,7 @@ impl Driver {
         self.from + Duration::seconds(seconds.into())
     }
 
-    async fn submit(&self, name: &str) -> JobId {
+    pub async fn submit(&self, name: &str) -> JobId {
         let document = serde_json::json!({
             "version": "muster/v1",
             "name": name,
@@ -185,7 +190,7 @@ impl Driver {
     }
 
     /// Starts the next revision with `workers` GPUs of one node.
-    async fn run(
+    pub async fn run(
         &self,
         (job, revision): (JobId, u64),
         (node, workers): (usize, u32),
@@ -210,7 +215,7 @@ impl Driver {
     }
 
     /// Stops a revision; its tasks are gone a minute later.
-    async fn stop(
+    pub async fn stop(
         &self,
         (job, revision): (JobId, u64),
         (node, tasks): (usize, &[TaskId]),
@@ -234,7 +239,7 @@ impl Driver {
     }
 
     /// Reports a sample of each of these epochs.
-    async fn train(
+    pub async fn train(
         &self,
         (node, revision): (usize, u64),
         (task, workers): (TaskId, u32),
@@ -264,7 +269,7 @@ impl Driver {
         self.report(node, &report, at).await
     }
 
-    async fn snapshot(&self) -> anyhow::Result<ClusterSnapshot> {
+    pub async fn snapshot(&self) -> anyhow::Result<ClusterSnapshot> {
         let mut tx = pool::begin_snapshot(&self.store.pool).await?;
         let loaded = Loader::new(100).load(&mut tx, clock::now()).await?;
         Ok(translate::snapshot(1, loaded))

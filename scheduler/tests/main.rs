@@ -10,6 +10,7 @@ mod inputs;
 mod joining;
 mod leading;
 mod many_nodes;
+mod node_speed;
 mod queue;
 mod restored;
 mod shell;

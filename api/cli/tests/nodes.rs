@@ -37,3 +37,21 @@ fn memory_and_compute_capability_of_gpus_are_shown() {
         assert!(said.contains(line), "{line} in {said}");
     }
 }
+
+#[test]
+fn speed_of_deviating_node_is_shown() {
+    let mut slow = node(1, "slow", 80 << 30, None);
+    slow["speed"] = json!({ "percent": 91, "jobs": 14 });
+    let typical = node(2, "typical", 80 << 30, None);
+    let server = Server::new([(
+        "GET /api/v1/nodes",
+        json!({ "items": [slow, typical], "continue": null }),
+    )]);
+    let (code, said) = server.muster(&["nodes"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.contains("slow: speed 91 % of its kind (14 jobs measured)"),
+        "{said}"
+    );
+    assert!(!said.contains("typical: speed"), "{said}");
+}

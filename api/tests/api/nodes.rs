@@ -1,10 +1,12 @@
-//! Requests of administrators that change a node's membership.
+//! Requests of administrators that change a node's membership, and what a node's answer has.
 
 use crate::world::{ADMIN, RED, World, at, json_request};
 use axum::http::Method;
+use muster_model::node::NodeSpeed;
 use muster_model::view::CreatedJoinToken;
-use muster_store::{membership, node, pool};
+use muster_store::{family, membership, node, pool};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const TOKENS: &str = "/api/v1/nodes/node-b/join-tokens";
@@ -83,4 +85,27 @@ async fn only_a_lost_node_is_removed_and_its_history_stays() {
         .map(|one| &one["event"]["change"])
         .collect();
     assert_eq!(changes, [&json!("removed"), &json!("credential_reset")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_tenant_sees_the_speed_of_a_deviating_node() {
+    let world = World::new().await;
+    let path = "/api/v1/nodes/node-a";
+    let typical: Value = world.get(RED, path).await.json();
+    assert_eq!(typical.get("speed"), None);
+    let slow = NodeSpeed {
+        percent: 91,
+        jobs: 14,
+    };
+    let mut tx = pool::begin(&world.scheduler).await.expect("begun");
+    let known = BTreeMap::from([(world.node, slow)]);
+    let changed = family::set_deviations(&mut tx, &known).await;
+    assert_eq!(changed.expect("written"), 1);
+    tx.commit().await.expect("committed");
+    for token in [RED, ADMIN] {
+        let shown: Value = world.get(token, path).await.json();
+        assert_eq!(shown["speed"], json!({ "percent": 91, "jobs": 14 }));
+    }
+    let listed: Value = world.get(RED, "/api/v1/nodes").await.json();
+    assert_eq!(listed["items"][0]["speed"]["percent"], 91);
 }

@@ -128,8 +128,8 @@ pub async fn speeds_on_nodes(
     Ok(speeds.collect())
 }
 
-/// Writes the deviations of all nodes from their GPU kinds: a node that is not given has none. Unchanged rows are not
-/// written. Returns the number of changed nodes.
+/// Writes the deviations of all nodes from their GPU kinds: a node that is not given has none.
+/// Unchanged rows are not written. Returns the number of changed nodes.
 ///
 /// A node that another transaction changes is skipped. The next call writes it, and no caller waits
 /// for a lock here.

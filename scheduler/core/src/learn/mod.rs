@@ -4,8 +4,9 @@
 //!
 //! [`PlacedSpeeds`], [`SpreadPenalty`] and [`KindRatios`] learn from the [`Observation`]s of live
 //! jobs. Where the coordinator chooses the batch, [`GoodputModel`] converts them first. [`Family`]
-//! also chooses batches; the simulator of published workloads uses it. [`node_factors`] compares the
-//! nodes of one GPU kind.
+//! also chooses batches; the simulator of published workloads uses it.
+//!
+//! [`node_factors`] compares the nodes of one GPU kind.
 //!
 //! The model of [`Family`] is that of Pollux (Qiao et al., OSDI 2021): goodput = throughput x
 //! statistical efficiency. Sizes without measurement are assumed optimistically, so a job explores.

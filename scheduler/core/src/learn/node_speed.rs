@@ -8,16 +8,17 @@
 //! size on one GPU kind. A node's jobs are compared with the jobs of the same cell on other nodes,
 //! less the deviations of these. The deviation of a node is the median of its differences.
 //!
-//! The fit uses medians in turns, as Tukey's median polish (1977) does. Means would let one job with
-//! an unusual speed shift its node and all nodes of its cell. A difference weighs at most as much as
-//! the lighter of its two sides, so one job on one side is one job of evidence for the other.
+//! The fit uses medians in turns, as Tukey's median polish (1977) does. Means would let one job
+//! with an unusual speed shift its node and all nodes of its cell. A difference weighs at most as
+//! much as the lighter of its two sides, so one job on one side is one job of evidence for the
+//! other.
 
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::node::NodeSpeed;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Weight of a full measurement. Weights are whole numbers, so that sums do not depend on the order.
+/// Weight of a full measurement. Weights are whole numbers: sums do not depend on the order.
 const FULL_WEIGHT: u32 = 1_000;
 /// Weight of the assumption that a node does not deviate. More than two jobs must agree against it.
 const PRIOR_WEIGHT: u32 = 2 * FULL_WEIGHT;

@@ -111,7 +111,8 @@ pub(crate) fn speed_percent(problem: &SchedulingProblem, node: u32) -> u16 {
 
 /// Returns a place that takes the node of a kind with the most free GPUs first, and so on until the
 /// gang is complete. Ties go to the faster node, then to the lower index. The reference simulators
-/// place jobs in this way. They have no racks; where racks are known, a place on as many nodes of one rack is preferred.
+/// place jobs in this way. They have no racks; where racks are known, a place on as many nodes of
+/// one rack is preferred.
 pub fn emptiest(
     tally: &FreeResources,
     problem: &SchedulingProblem,

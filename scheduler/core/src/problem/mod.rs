@@ -47,7 +47,7 @@ pub struct ProblemNode {
     pub memory_bytes: u64,
     /// Rack of the node. Nodes of one rack have a faster connection to each other.
     pub rack: u32,
-    /// Measured speed in percent of the typical node of the kind; 100 if it is not known to deviate.
+    /// Measured speed in percent of the typical node of the kind; 100 if none is known.
     pub speed_percent: u16,
 }
 

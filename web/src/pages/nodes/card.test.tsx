@@ -1,4 +1,4 @@
-// A node's card shows GPUs that pods outside Muster hold.
+// A node's card shows GPUs that pods outside Muster hold, and a speed that deviates.
 import { cleanup, render, screen } from "@testing-library/react";
 import { MemoryRouter } from "react-router";
 import { afterEach, describe, expect, it } from "vitest";
@@ -15,6 +15,21 @@ function shown(notice: NodeView["notice"]) {
 }
 
 afterEach(cleanup);
+
+describe("the speed of a node", () => {
+  it.each([
+    [{ percent: 91, jobs: 14 }, "Speed 91 % of its kind"],
+    [undefined, null],
+  ])("is shown where it deviates", (speed, text) => {
+    const change = speed === undefined ? {} : { speed };
+    render(
+      <MemoryRouter>
+        <NodeCard node={node("node-a", [null], change)} colours={new Map()} onDrain={null} />
+      </MemoryRouter>,
+    );
+    expect(screen.queryByText(/of its kind/)?.textContent ?? null).toBe(text);
+  });
+});
 
 describe("a node beside others", () => {
   const why = "2 nvidia.com/mig-1g.10gb held by a pod that is not Muster's";
