@@ -31,11 +31,10 @@ pub struct Node {
 
 /// Measured speed of a node relative to the typical node of its GPU kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct NodeSpeed {
-    /// Speed in percent of the typical node of the kind, 50 to 200. The same jobs ran on this node
-    /// and on others.
+    /// Speed in percent of the typical node of the kind, 50 to 200. It compares jobs of the same
+    /// families on this node and on others.
     pub percent: u16,
     /// Number of jobs that were measured on the node.
     pub jobs: u32,

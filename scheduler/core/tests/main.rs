@@ -20,6 +20,7 @@ mod in_place;
 mod lacking;
 mod late;
 mod learned;
+mod node_speed;
 mod out_of_range;
 mod packing;
 mod parts;

@@ -3337,6 +3337,20 @@ export interface components {
             /** @description 1 to 64 values for `in` and `not_in`; none for the other operators. */
             values?: string[];
         };
+        /** @description Measured speed of a node relative to the typical node of its GPU kind. */
+        NodeSpeed: {
+            /**
+             * Format: int32
+             * @description Number of jobs that were measured on the node.
+             */
+            jobs: number;
+            /**
+             * Format: int32
+             * @description Speed in percent of the typical node of the kind, 50 to 200. It compares jobs of the same
+             *     families on this node and on others.
+             */
+            percent: number;
+        };
         /** @enum {string} */
         NodeState: "up" | "lost";
         /** @description A node and the use of each of its GPUs. */
@@ -3357,6 +3371,7 @@ export interface components {
             last_seen_at: string;
             name: string;
             notice: components["schemas"]["Notice"] | null;
+            speed?: components["schemas"]["NodeSpeed"] | null;
             state: components["schemas"]["NodeState"];
             /**
              * Format: int64
@@ -3783,6 +3798,7 @@ export interface components {
                 last_seen_at: string;
                 name: string;
                 notice: components["schemas"]["Notice"] | null;
+                speed?: components["schemas"]["NodeSpeed"] | null;
                 state: components["schemas"]["NodeState"];
                 /**
                  * Format: int64

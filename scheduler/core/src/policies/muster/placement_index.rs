@@ -123,7 +123,8 @@ impl<'a> PlacementIndex<'a> {
         let free = self.tally.free[node as usize];
         let available = self.tally.available(node as usize, unit);
         let gaps = &self.gaps[usize::from(self.problem.nodes[node as usize].kind)];
-        gaps[free as usize].iter().copied().filter(move |&other| {
+        let gap = gaps.get(free as usize).into_iter().flatten();
+        gap.copied().filter(move |&other| {
             let other = other as usize;
             self.tally.free[other] == free && self.tally.available(other, unit) >= available
         })
