@@ -14,7 +14,7 @@ const LATER_JOBS: usize = 60;
 const SPEEDS: [f64; 8] = [0.6, 0.7, 1.0, 1.0, 1.0, 1.0, 1.1, 1.1];
 
 fn sim_job(number: usize) -> SimJob {
-    let workers = 1 + 3 * u32::from(number % 3 == 0);
+    let workers = 1 + 3 * u32::from(number.is_multiple_of(3));
     SimJob {
         name: format!("job-{number:03}"),
         tenant: 0,
