@@ -127,3 +127,16 @@ fn each_gang_takes_the_fastest_node_that_is_left() {
     let held = [0, 1, 2].map(|job| decision.holds(&problem, job)[0].node);
     assert_eq!(held, [1, 2, 0]);
 }
+
+/// The large gangs are placed first, the faster node before the slower one. Both then have one GPU.
+#[test]
+fn rest_of_the_faster_node_is_used_first() {
+    let sites = [Site(97, 0, 4), Site(104, 0, 4)];
+    let mut problem = problem(&sites);
+    problem.jobs = vec![job(vec![power(1.0, 1.0)]); 3];
+    for (job, gpus) in problem.jobs.iter_mut().zip([3, 3, 1]) {
+        (job.min_gpus, job.max_gpus) = (gpus, gpus);
+    }
+    let decision = Muster::STANDARD.allocate(&problem);
+    assert_eq!(decision.holds(&problem, 2)[0].node, 1);
+}
