@@ -1093,12 +1093,13 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change a tenant's quota, weight, pods, limits and caps on preemption
+         * Change a tenant's quota, weight, pods, limits, caps on preemption and sharing of families
          * @description For administrators. Takes effect in the next scheduling round: jobs above a lowered quota stop
          *     with a checkpoint. The weight is the tenant's share of a full cluster relative to other tenants.
          *     `pods` applies to later submissions; jobs and studies that were submitted before keep their
          *     pods. Work that is open above a lowered limit stays open. `preemption` caps what job documents
          *     demand: later documents above a cap are refused, and earlier ones count as if they stated it.
+         *     `shares_families` applies to forecasts and decisions within seconds.
          */
         patch: operations["changeTenant"];
         trace?: never;
@@ -3261,6 +3262,11 @@ export interface components {
             /** @description Caps on what its jobs may demand in `preemption`. Default: none. */
             preemption?: components["schemas"]["TenantPreemption"];
             /**
+             * @description Whether measured speeds of its job families count for equal families of other tenants that
+             *     share, and theirs for its own. Default: false.
+             */
+            shares_families?: boolean;
+            /**
              * Format: double
              * @description 0.001 to 1000: share of the cluster relative to the weights of other tenants.
              */
@@ -3961,6 +3967,11 @@ export interface components {
                 pods?: components["schemas"]["TenantPods"];
                 /** @description Caps on what its jobs may demand in `preemption`. */
                 preemption?: components["schemas"]["TenantPreemption"];
+                /**
+                 * @description Whether measured speeds of its job families count for equal families of other tenants that
+                 *     share, and theirs for its own.
+                 */
+                shares_families?: boolean;
                 /** @description Current use of the limits. */
                 used?: components["schemas"]["LimitsUse"];
                 /**
@@ -5091,8 +5102,8 @@ export interface components {
             stopped: number[];
         };
         /**
-         * @description Change of a tenant's quota, weight, pods, limits and caps on preemption. A field that is left
-         *     out stays.
+         * @description Change of a tenant's quota, weight, pods, limits, caps on preemption and sharing of families. A
+         *     field that is left out stays.
          */
         TenantChange: {
             /**
@@ -5103,6 +5114,8 @@ export interface components {
             limits?: components["schemas"]["LimitsChange"] | null;
             pods?: components["schemas"]["TenantPodsChange"] | null;
             preemption?: components["schemas"]["TenantPreemptionChange"] | null;
+            /** @description Whether measured speeds of its job families are shared with the other tenants that share. */
+            shares_families?: boolean | null;
             /**
              * Format: double
              * @description 0.001 to 1000: share of the cluster relative to the weights of other tenants.
@@ -5302,6 +5315,11 @@ export interface components {
             pods?: components["schemas"]["TenantPods"];
             /** @description Caps on what its jobs may demand in `preemption`. */
             preemption?: components["schemas"]["TenantPreemption"];
+            /**
+             * @description Whether measured speeds of its job families count for equal families of other tenants that
+             *     share, and theirs for its own.
+             */
+            shares_families?: boolean;
             /** @description Current use of the limits. */
             used?: components["schemas"]["LimitsUse"];
             /**
