@@ -137,7 +137,7 @@ bench-studies: ## benefit of early stopping and evolution on real trainings (ARG
 	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-training --bench searches -- $(ARGS)
 
 trial-live: ARGS ?=
-trial-live: ## a published workload on real daemons at 60 times real time, beside its simulation, in about 20 minutes (ARGS="rate=30 jobs=20")
+trial-live: ## a published workload on real daemons at 60 times real time, beside its simulation, in about 25 minutes (ARGS="rate=30 jobs=20")
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
 	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task --bin muster-played-task && \
