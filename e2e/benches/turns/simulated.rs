@@ -27,6 +27,7 @@ pub fn run(
         gpus: 2,
         gpu_model: "gpu".to_owned(),
         rack: None,
+        speed: 1.0,
     };
     let scenario = Scenario {
         nodes: (0..2).map(node).collect(),
@@ -38,6 +39,7 @@ pub fn run(
         incidents: Vec::new(),
         launch_ms: alone.around_ms,
         across_racks: 1.0,
+        compares_nodes: true,
         suspend_ms: 50,
         stop_ms: 0,
         sharing: None,
