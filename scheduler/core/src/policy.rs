@@ -53,7 +53,7 @@ pub struct Policy {
     /// Assumed number of epochs of a job with no other estimate (value of the Optimus prototype).
     pub unknown_epochs: u64,
     /// Number of waiting jobs, in queue order, for which the smallest change is searched. Each
-    /// costs several trial rounds.
+    /// costs several trial rounds, so with more than 512 jobs it is at most 4.
     pub explained_jobs: u32,
     /// Whether the loss curve of each job is fitted, for policies that share by quality. `false` in
     /// rounds of earlier releases, which had no curve.

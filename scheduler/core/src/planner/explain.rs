@@ -13,9 +13,8 @@ use super::planned_job::PlannedJob;
 use super::queue_order::QueueOrder;
 use super::round_state::RoundState;
 use super::unblocking_changes::{UnblockingChanges, never_could_start, turn, with_turn};
-use super::what_if::{WhatIfState, are_few, is_affordable};
+use super::what_if::{IN_FRONT, WhatIfState, are_few, is_affordable};
 use crate::plan::{Action, RemainderWait};
-use crate::policy::Policy;
 use crate::problem::{self, AllowedNodes, ProblemNode};
 use crate::snapshot::{ClusterSnapshot, SnapshotNode};
 use muster_model::id::JobId;
@@ -46,6 +45,7 @@ pub(crate) fn waiting(
     let mut reachable: BTreeMap<AllowedNodes, ReachableGpus> = BTreeMap::new();
     let used = used(round, fixpoint);
     let mut stage = None;
+    let explained = explained_jobs(round);
     for (position, index) in (1_u32..).zip(queue) {
         let nodes = &round.jobs[index].shape.nodes;
         let reach = reachable
@@ -59,7 +59,7 @@ pub(crate) fn waiting(
             used: &used,
         };
         let why = explaining.why(index);
-        let candidates = if position <= round.policy.explained_jobs {
+        let candidates = if position <= explained {
             let remedies = UnblockingChanges {
                 round,
                 fixpoint,
@@ -77,6 +77,15 @@ pub(crate) fn waiting(
         });
     }
     waiting
+}
+
+/// Number of jobs at the head of the queue for which changes are tried.
+///
+/// On a large cluster each trial takes milliseconds, so only the first jobs are explained. The
+/// others wait for them anyway.
+pub(crate) fn explained_jobs(round: &RoundState<'_>) -> u32 {
+    let most = if are_few(round) { u32::MAX } else { IN_FRONT };
+    round.policy.explained_jobs.min(most)
 }
 
 /// Wait reason of jobs outside of the queue window.
@@ -103,12 +112,12 @@ pub(crate) fn behind(snapshot: &ClusterSnapshot) -> Vec<RemainderWait> {
 /// with every start. There a reason is written if it is another one, or if the position has moved
 /// by a quarter of the reported one. The number of writes per job grows with the logarithm of its
 /// position.
-pub(crate) fn is_news(previous: &Waiting, new: &Waiting, policy: &Policy) -> bool {
+pub(crate) fn is_news(previous: &Waiting, new: &Waiting, explained_jobs: u32) -> bool {
     if previous == new {
         return false;
     }
     let moved = previous.position.abs_diff(new.position);
-    new.position.min(previous.position) <= policy.explained_jobs
+    new.position.min(previous.position) <= explained_jobs
         || previous.why.name() != new.why.name()
         || moved >= previous.position.div_ceil(4)
 }
@@ -122,7 +131,7 @@ fn smallest(
     (position, why): (u32, &Wait),
     mut candidates: Vec<Change>,
 ) -> Option<Change> {
-    if position > round.policy.explained_jobs {
+    if position > explained_jobs(round) {
         return None;
     }
     let job = round.jobs[index].job.id;

@@ -116,6 +116,7 @@ fn decide(
     let fixpoint = stages::run(&mut round);
     let waiting = explain::waiting(&mut round, &fixpoint);
     let report = report::report(&round, &fixpoint, &waiting);
+    let explained_jobs = explain::explained_jobs(&round);
     let mut decisions = Vec::new();
     for (live, waiting) in round.jobs.into_iter().zip(waiting) {
         let (job, silent) = (live.job, live.actions.is_empty());
@@ -124,7 +125,7 @@ fn decide(
         // Every transition clears the job's wait reason.
         let previous = job.waiting.as_ref().filter(|_| silent);
         if let Some(waiting) = waiting
-            && previous.is_none_or(|previous| is_news(previous, &waiting, policy))
+            && previous.is_none_or(|previous| is_news(previous, &waiting, explained_jobs))
         {
             decisions.push(decision(job, Action::Wait { waiting }));
         }

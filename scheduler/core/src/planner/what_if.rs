@@ -21,7 +21,7 @@ const MOST_JOBS: usize = 512;
 const MOST_TURNING: usize = 64;
 /// Number of jobs at the head of the queue for which such changes are simulated. Jobs behind them
 /// wait for them anyway.
-const IN_FRONT: u32 = 4;
+pub(crate) const IN_FRONT: u32 = 4;
 /// Number of rounds: the one with the change, and those after other jobs have left.
 const ROUNDS: u32 = 3;
 
