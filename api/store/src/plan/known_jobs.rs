@@ -12,6 +12,8 @@ use uuid::Uuid;
 /// Age from which a job is read again although its version is the same. Weights of measurements
 /// fall with their age, and an administrator may delete what is known of a family.
 const LONGEST_KEPT: Duration = Duration::seconds(60);
+/// Maximum number of jobs that one round reads again for their age.
+const MOST_AGED: usize = 200;
 
 /// Version of what a round reads of a job: the transactions that wrote its row, its trial and its
 /// tasks. Reports of tasks write the row of the task in the transaction that stores what they say.
@@ -71,9 +73,14 @@ impl KnownJobs {
         now: OffsetDateTime,
     ) -> Result<BTreeMap<JobId, JobVersion>, StoreError> {
         let mut versions = versions(conn, ids).await?;
+        let mut aged = 0;
         self.0.retain(|id, (version, read_at, _)| {
-            let is_recent = now - *read_at < LONGEST_KEPT;
-            is_recent && versions.get(id) == Some(version)
+            if versions.get(id) != Some(version) {
+                return false;
+            }
+            let is_aged = aged < MOST_AGED && now - *read_at >= LONGEST_KEPT;
+            aged += usize::from(is_aged);
+            !is_aged
         });
         versions.retain(|id, _| !self.0.contains_key(id));
         Ok(versions)
