@@ -59,17 +59,17 @@ pub(crate) fn waiting(
             used: &used,
         };
         let why = explaining.why(index);
-        let candidates = if position <= explained {
+        let smallest_change = if position <= explained {
             let remedies = UnblockingChanges {
                 round,
                 fixpoint,
                 free_gpus: reach.free_gpus,
             };
-            remedies.of(index, &why)
+            let candidates = remedies.of(index, &why);
+            smallest(round, &mut stage, index, (position, &why), candidates)
         } else {
-            Vec::new()
+            None
         };
-        let smallest_change = smallest(round, &mut stage, index, (position, &why), candidates);
         waiting[index] = Some(Waiting {
             why,
             smallest_change,
@@ -131,9 +131,6 @@ fn smallest(
     (position, why): (u32, &Wait),
     mut candidates: Vec<Change>,
 ) -> Option<Change> {
-    if position > explained_jobs(round) {
-        return None;
-    }
     let job = round.jobs[index].job.id;
     if never_could_start(round, &round.jobs[index], why) {
         // On an empty cluster a policy may have other conditions than room.

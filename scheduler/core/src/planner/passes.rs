@@ -28,8 +28,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Maximum number of questions to the guard in one pass, each without the members that did not fit
-/// before. Then no running job is resized. On a large cluster a few members would be left out at a
-/// time, hundreds of times.
+/// before. In the last one the running jobs stay as they are. On 1,000 nodes a few members would
+/// otherwise be left out at a time, dozens of times.
 const MOST_ATTEMPTS: usize = 6;
 
 /// Repeats passes until one changes nothing.
