@@ -1,6 +1,6 @@
 //! Placements: the nodes of a gang. Policies are composed with them.
 
-use super::place_by_speed::{Sites, is_slow, place_gang};
+use super::place_by_speed::{is_slow, place_gang, sites_of};
 use crate::problem::{Demand, FreeResources, NodeAllocation, SchedulingProblem};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub fn pack(
         return Some(vec![NodeAllocation { node, gpus }]);
     }
     let nodes = emptiest_first(tally, problem, kind, unit, gpus);
-    place_gang(&nodes, &Sites::of(problem), gpus, tight)
+    place_gang(&nodes, &sites_of(problem), gpus, tight)
 }
 
 /// Node and its free GPUs.

@@ -4,7 +4,7 @@
 //! concern all jobs. Speed decides between nodes that are equal in these. A slow node is an
 //! exception: it is used only where the others do not suffice.
 
-use super::place::{FreeNodeGpus, are_together, in_one_rack};
+use super::place::{FreeNodeGpus, are_together, in_one_rack, rack, speed_percent};
 use crate::problem::{NodeAllocation, SchedulingProblem};
 use muster_model::node::NodeSpeed;
 
@@ -20,15 +20,13 @@ pub(crate) fn is_slow(speed_percent: u16) -> bool {
     speed_percent <= NodeSpeed::SLOW_PERCENT
 }
 
-impl Sites<(), ()> {
-    /// Sites of the problem's nodes.
-    pub(crate) fn of(
-        problem: &SchedulingProblem,
-    ) -> Sites<impl Fn(u32) -> u32, impl Fn(u32) -> u16> {
-        Sites {
-            rack: |node: u32| problem.nodes[node as usize].rack,
-            speed_percent: |node: u32| problem.nodes[node as usize].speed_percent,
-        }
+/// Sites of the problem's nodes.
+pub(crate) fn sites_of(
+    problem: &SchedulingProblem,
+) -> Sites<impl Fn(u32) -> u32, impl Fn(u32) -> u16> {
+    Sites {
+        rack: |node| rack(problem, node),
+        speed_percent: |node| speed_percent(problem, node),
     }
 }
 

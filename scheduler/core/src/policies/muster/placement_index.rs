@@ -3,7 +3,7 @@
 
 use super::speed_order::SpeedOrder;
 use crate::policies::place;
-use crate::policies::place_by_speed::{Sites, level};
+use crate::policies::place_by_speed::{level, sites_of};
 use crate::problem::{Demand, FreeResources, NodeAllocation, SchedulingProblem};
 
 /// Candidates that are examined for one node before the next larger gap. CPU or memory can exclude
@@ -112,7 +112,7 @@ impl<'a> PlacementIndex<'a> {
         }
         let mut parts = found?;
         if self.order.is_varied() {
-            let sites = Sites::of(self.problem);
+            let sites = sites_of(self.problem);
             level(&mut parts, &sites, |node| self.alike(node, unit));
         }
         Some(parts)
