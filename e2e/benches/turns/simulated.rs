@@ -39,7 +39,6 @@ pub fn run(
         incidents: Vec::new(),
         launch_ms: alone.around_ms,
         across_racks: 1.0,
-        compares_nodes: true,
         suspend_ms: 50,
         stop_ms: 0,
         sharing: None,

@@ -29,7 +29,6 @@ fn cluster(nodes: usize, gpus: u32) -> Scenario {
         incidents: Vec::new(),
         launch_ms: 1_500,
         across_racks: 1.0,
-        compares_nodes: true,
         suspend_ms: 100,
         stop_ms: 800,
         sharing: None,

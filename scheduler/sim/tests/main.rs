@@ -1,6 +1,7 @@
 //! The simulator, its forecasts and what-if answers, on small scenes.
 //! They form one program, because the shared code takes long to compile.
 
+mod fixed_job;
 mod forecast_kinds;
 mod forecast_programs;
 mod forecast_week;

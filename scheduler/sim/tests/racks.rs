@@ -1,48 +1,18 @@
 //! Effect of the preference for one rack: a day of a cluster whose racks are joined by a slow
 //! network.
 
+use crate::fixed_job::fixed_job;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
-use muster_model::spec::{Consistency, Range};
-use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, SpeedFormula, TrueSpeed};
+use muster_sim::scenario::{Scenario, SimNode, SimTenant};
 use muster_sim::simulate;
-
-fn sim_job(name: String, submitted_s: i64, workers: u32, seconds: u64) -> SimJob {
-    SimJob {
-        name,
-        tenant: 0,
-        priority: 0,
-        submitted_ms: submitted_s * 1_000,
-        workers: Range {
-            min: workers,
-            max: workers,
-        },
-        ps_shards: Range { min: 0, max: 0 },
-        gpus_per_worker: 1,
-        retries: 0,
-        in_place: false,
-        consistency: Consistency::default(),
-        batch: 128,
-        steps: seconds * 10,
-        checkpoint_steps: 100,
-        launch_ms: None,
-        family: None,
-        speed: TrueSpeed::Formula(SpeedFormula {
-            parallel_s: 0.1,
-            serial_s: 0.0,
-            exchange_s: 0.0,
-            per_worker_s: 0.0,
-            useful_workers: 1,
-        }),
-    }
-}
 
 /// Twelve nodes of two GPUs, alternating between racks by the order of their names. Gangs of two
 /// nodes arrive beside jobs of one GPU.
 fn scenario(racks: &[&str], across_racks: f64) -> Scenario {
-    let gangs = (0..40).map(|n| sim_job(format!("gang-{n:02}"), 300 * n, 4, 900));
+    let gangs = (0..40).map(|n| fixed_job(format!("gang-{n:02}"), 300 * n, 4, 900));
     let singles = (0..60).map(|n| {
-        sim_job(
+        fixed_job(
             format!("one-{n:02}"),
             200 * n + 50,
             1,
@@ -69,7 +39,6 @@ fn scenario(racks: &[&str], across_racks: f64) -> Scenario {
         suspend_ms: 100,
         stop_ms: 800,
         across_racks,
-        compares_nodes: true,
         sharing: None,
         round_ms: 5_000,
         until_ms: 48 * 3_600_000,

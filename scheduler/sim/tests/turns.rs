@@ -1,47 +1,24 @@
 //! Simulated effect of time slicing on short jobs behind a long one; `e2e/benches/turns` compares
 //! it with real processes.
 
+use crate::fixed_job::fixed_job;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
-use muster_model::spec::{Consistency, Range};
-use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, SpeedFormula, TrueSpeed};
+use muster_model::spec::Range;
+use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant};
 use muster_sim::{SimulationOutcome, simulate};
 
-const STEPS_PER_S: i64 = 10;
-
-fn sim_job(name: String, submitted_s: i64, workers: u32, seconds: i64) -> SimJob {
+/// A job with one shard.
+fn sim_job(name: String, submitted_s: i64, workers: u32, seconds: u64) -> SimJob {
     SimJob {
-        name,
-        tenant: 0,
-        priority: 0,
-        submitted_ms: submitted_s * 1_000,
-        workers: Range {
-            min: workers,
-            max: workers,
-        },
         ps_shards: Range { min: 1, max: 1 },
-        gpus_per_worker: 1,
-        retries: 0,
-        in_place: false,
-        consistency: Consistency::default(),
-        batch: 128,
-        steps: u64::try_from(seconds * STEPS_PER_S).expect("positive"),
-        checkpoint_steps: 100,
-        launch_ms: None,
-        family: None,
-        speed: TrueSpeed::Formula(SpeedFormula {
-            parallel_s: 1.0 / STEPS_PER_S as f64,
-            serial_s: 0.0,
-            exchange_s: 0.0,
-            per_worker_s: 0.0,
-            useful_workers: 1,
-        }),
+        ..fixed_job(name, submitted_s, workers, seconds)
     }
 }
 
 /// Four slots; a job on all of them for `long_s`, and after a minute eight jobs of one slot and
 /// `short_s` each.
-fn scenario(long_s: i64, short_s: i64) -> Scenario {
+fn scenario(long_s: u64, short_s: u64) -> Scenario {
     let mut jobs = vec![sim_job("long".to_owned(), 0, 4, long_s)];
     jobs.extend((0..8).map(|n| sim_job(format!("short-{n}"), 60, 1, short_s)));
     Scenario {
@@ -62,7 +39,6 @@ fn scenario(long_s: i64, short_s: i64) -> Scenario {
         incidents: Vec::new(),
         launch_ms: 1_000,
         across_racks: 1.0,
-        compares_nodes: true,
         suspend_ms: 100,
         stop_ms: 500,
         sharing: None,

@@ -212,7 +212,6 @@ pub fn run(
         incidents: Vec::new(),
         launch_ms: LAUNCH_MS,
         across_racks: 1.0,
-        compares_nodes: true,
         suspend_ms: 100,
         stop_ms: ms(settings.stop_s),
         sharing,

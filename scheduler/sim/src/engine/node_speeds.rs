@@ -21,20 +21,28 @@ type Place = (NodeId, JobId, u32, u32);
 pub(super) struct NodeSpeeds {
     /// True speeds of the nodes relative to their kind; empty if all are equal.
     actual: BTreeMap<NodeId, f64>,
-    compares: bool,
     measured: BTreeMap<Place, NodeObservation>,
     compared_ms: Option<i64>,
 }
 
 impl NodeSpeeds {
     /// Speeds of a scenario. `id` is the id of the node with this number.
+    ///
+    /// # Panics
+    /// For a speed outside of [`NODE_SPEEDS`].
     pub(super) fn of(scenario: &Scenario, id: impl Fn(u128) -> NodeId) -> Self {
         let is_varied = scenario.nodes.iter().any(|node| node.speed != 1.0);
         let nodes = (0..).zip(&scenario.nodes).filter(|_| is_varied);
-        let speed = |node: &SimNode| node.speed.clamp(*NODE_SPEEDS.start(), *NODE_SPEEDS.end());
+        let speed = |node: &SimNode| {
+            let (name, speed) = (&node.name, node.speed);
+            assert!(
+                NODE_SPEEDS.contains(&speed),
+                "{name} has speed {speed}; expected {NODE_SPEEDS:?}"
+            );
+            speed
+        };
         Self {
             actual: nodes.map(|(n, node)| (id(n), speed(node))).collect(),
-            compares: scenario.compares_nodes,
             ..Self::default()
         }
     }
@@ -92,7 +100,7 @@ impl NodeSpeeds {
     pub(super) fn compare(&mut self, snapshot: &mut ClusterSnapshot, full_samples: f64) {
         let now_ms = snapshot.now_ms;
         let is_due = self.compared_ms.is_none_or(|at| now_ms - at >= COMPARE_MS);
-        if self.actual.is_empty() || !self.compares || !is_due {
+        if self.actual.is_empty() || !is_due {
             return;
         }
         self.compared_ms = Some(now_ms);

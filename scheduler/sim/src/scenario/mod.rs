@@ -26,10 +26,6 @@ pub struct Scenario {
     /// Factor on the speed of a job on several racks; 0 to 1.
     #[serde(default = "all")]
     pub across_racks: f64,
-    /// Whether the speeds of jobs on different nodes are compared. Otherwise all nodes of a GPU
-    /// kind count as equally fast.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
-    pub compares_nodes: bool,
     /// Measurements of GPU use. With `None` the nodes do not measure, and nothing is packed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Sharing>,
@@ -224,14 +220,6 @@ fn all() -> f64 {
 
 fn is_all(speed: &f64) -> bool {
     *speed == 1.0
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn is_yes(flag: &bool) -> bool {
-    *flag
 }
 
 impl TrueSpeed {
