@@ -38,6 +38,17 @@ create policy scheduler_all on node_speed to muster_scheduler using (true) with 
 grant select, delete on node_speed to muster_api;
 grant select, insert, update, delete on node_speed to muster_scheduler;
 
+create function muster_gpu_kind(capacity jsonb, notice jsonb) returns text
+    language sql immutable set search_path = pg_catalog, public as
+$$
+    select case when (capacity #>> '{gpus,0,memory_bytes}')::bigint = 0 and notice #>> '{gpus,model}' is not null
+        then notice #>> '{gpus,model}'
+        else coalesce(capacity #>> '{gpus,0,model}', '') end
+$$;
+comment on function muster_gpu_kind(jsonb, jsonb) is 'Model of the GPUs of a node: of its executor, or of its labels in the cluster where the executor does not know them.';
+revoke all on function muster_gpu_kind(jsonb, jsonb) from public;
+grant execute on function muster_gpu_kind(jsonb, jsonb) to muster_scheduler;
+
 alter table node add column speed_percent integer check (speed_percent between 50 and 200);
 alter table node add column speed_jobs integer;
 comment on column node.speed_percent is 'Measured speed in percent of the typical node of its GPU kind; null if it is not known to deviate.';

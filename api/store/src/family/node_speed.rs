@@ -97,14 +97,10 @@ pub async fn speeds_on_nodes(
                   s.steps_per_s as "steps_per_s!", s.kept as "samples!"
            from node n
            cross join lateral (
-               select case when (n.capacity #>> '{gpus,0,memory_bytes}')::bigint = 0 and n.notice #>> '{gpus,model}' is not null
-                   then n.notice #>> '{gpus,model}'
-                   else coalesce(n.capacity #>> '{gpus,0,model}', '') end as kind) of_node
-           cross join lateral (
                select job_id, tenant_id, family, gpu_kind, workers, ps_shards, steps_per_s,
                       weight * power(0.5::float8, floor(greatest(extract(epoch from $1::timestamptz - observed_at), 0)::float8 / $2) * $2 / $3::float8) as kept
                from node_speed where node_id = n.id order by job_id desc limit $4) s
-           where n.removed_at is null and s.gpu_kind = of_node.kind and s.kept >= $5::float8 and s.steps_per_s > 0
+           where n.removed_at is null and s.gpu_kind = muster_gpu_kind(n.capacity, n.notice) and s.kept >= $5::float8 and s.steps_per_s > 0
            order by n.id, s.job_id, s.workers, s.ps_shards"#,
         now,
         DAY_S,

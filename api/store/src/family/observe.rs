@@ -160,14 +160,11 @@ async fn placement(
     revision: u64,
 ) -> Result<Option<Placement>, StoreError> {
     let row = sqlx::query!(
-        r#"select count(*)::integer as "workers!", count(distinct t.node_id)::integer as "nodes!", min(kind) as first, max(kind) as last,
+        r#"select count(*)::integer as "workers!", count(distinct t.node_id)::integer as "nodes!", min(muster_gpu_kind(n.capacity, n.notice)) as first,
+                  max(muster_gpu_kind(n.capacity, n.notice)) as last,
                   (array_agg(t.node_id))[1] as node
            from task t
            join node n on n.id = t.node_id
-           cross join lateral (
-               select case when (n.capacity #>> '{gpus,0,memory_bytes}')::bigint = 0 and n.notice #>> '{gpus,model}' is not null
-                   then n.notice #>> '{gpus,model}'
-                   else coalesce(n.capacity #>> '{gpus,0,model}', '') end as kind) of_node
            where t.job_id = $1 and t.revision = $2 and t.role = 'worker' and t.released_at is null"#,
         job.0,
         signed(revision)

@@ -59,13 +59,20 @@ impl KnownJob {
     }
 }
 
+#[derive(Debug)]
+struct KeptJob {
+    version: JobVersion,
+    read_at: OffsetDateTime,
+    job: KnownJob,
+}
+
 /// Jobs that rounds have read, by id.
 #[derive(Debug, Default)]
-pub(super) struct KnownJobs(BTreeMap<JobId, (JobVersion, OffsetDateTime, KnownJob)>);
+pub(super) struct KnownJobs(BTreeMap<JobId, KeptJob>);
 
 impl KnownJobs {
-    /// Drops all jobs but these, and those that have changed. Returns the versions of the jobs to
-    /// read.
+    /// Drops jobs that are not among `ids`, have changed or are to be read again. Returns the
+    /// versions of the jobs to read.
     pub async fn outdated(
         &mut self,
         conn: &mut PgConnection,
@@ -74,11 +81,11 @@ impl KnownJobs {
     ) -> Result<BTreeMap<JobId, JobVersion>, StoreError> {
         let mut versions = versions(conn, ids).await?;
         let mut aged = 0;
-        self.0.retain(|id, (version, read_at, _)| {
-            if versions.get(id) != Some(version) {
+        self.0.retain(|id, kept| {
+            if versions.get(id) != Some(&kept.version) {
                 return false;
             }
-            let is_aged = aged < MOST_AGED && now - *read_at >= LONGEST_KEPT;
+            let is_aged = aged < MOST_AGED && now - kept.read_at >= LONGEST_KEPT;
             aged += usize::from(is_aged);
             !is_aged
         });
@@ -95,7 +102,13 @@ impl KnownJobs {
     ) {
         for (id, job) in read {
             if let Some(version) = versions.remove(&id) {
-                self.0.insert(id, (version, now, job));
+                let read_at = now;
+                let kept = KeptJob {
+                    version,
+                    read_at,
+                    job,
+                };
+                self.0.insert(id, kept);
             }
         }
     }
@@ -103,8 +116,8 @@ impl KnownJobs {
     /// Returns all jobs at the time of a round, by id. `guests` are all tasks that are guests on a
     /// GPU.
     pub fn at(&self, now: OffsetDateTime, guests: &BTreeSet<TaskId>) -> Vec<LoadedJob> {
-        let jobs = self.0.values();
-        jobs.map(|(_, _, job)| job.at(now, guests)).collect()
+        let kept = self.0.values();
+        kept.map(|kept| kept.job.at(now, guests)).collect()
     }
 }
 
