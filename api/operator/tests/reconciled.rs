@@ -511,6 +511,21 @@ async fn named_limits_of_a_tenant_object_apply_and_others_stay() {
 }
 
 #[tokio::test]
+async fn tenant_object_sets_whether_families_are_shared() {
+    let world = tenant_of(json!({ "sharesFamilies": true })).await;
+    world.reconcile_tenant().await.expect("a reconciliation");
+    assert!(world.state().tenant_shares_families);
+    // Without the field, the setting in Muster stays.
+    world.change(|object| object["spec"] = json!({}));
+    world.told("");
+    world.reconcile_tenant().await.expect("a reconciliation");
+    assert_eq!(world.told("admin "), Vec::<String>::new(), "nothing is new");
+    world.change(|object| object["spec"] = json!({ "sharesFamilies": false }));
+    world.reconcile_tenant().await.expect("a reconciliation");
+    assert!(!world.state().tenant_shares_families);
+}
+
+#[tokio::test]
 async fn named_caps_of_a_tenant_object_apply_and_others_stay() {
     let world = tenant_of(json!({ "preemption": { "allowed": "restart" } })).await;
     world.state().tenant_preemption.grace_s = Some(30);

@@ -1,8 +1,9 @@
 //! Families of jobs: each tenant lists and forgets its own.
 
-use crate::world::{BLUE, RED, World, document, progress};
+use crate::world::{ADMIN, BLUE, RED, World, document, json_request, progress};
+use axum::http::Method;
 use muster_model::id::JobId;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Submits a job with this batch as a member, runs it on a GPU and reports two samples, of which
 /// the first one measures the start.
@@ -79,4 +80,26 @@ async fn families_come_in_pages_newest_first() {
     let batches = [128, 64, 32].map(|batch| format!("mlp on fashion-mnist, batch {batch}"));
     assert_eq!(titles, batches);
     assert!(second["continue"].is_null());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_administrators_let_a_tenant_share_families() {
+    let world = World::new().await;
+    let change = async |token: &str, body: Value| {
+        let path = "/api/v1/tenants/red";
+        world
+            .send(json_request(Method::PATCH, token, path, &body))
+            .await
+    };
+    let wrong = change(ADMIN, json!({ "shares_families": "yes" })).await;
+    assert_eq!(wrong.status, 422, "{}", wrong.text());
+    assert_eq!(wrong.problem().errors[0].field, "shares_families");
+    let by_member = change(RED, json!({ "shares_families": true })).await;
+    assert_eq!(by_member.status, 403, "{}", by_member.text());
+    let shared = change(ADMIN, json!({ "shares_families": true })).await;
+    assert_eq!(shared.status, 200, "{}", shared.text());
+    assert_eq!(shared.json::<Value>()["shares_families"], json!(true));
+    // Another change leaves it as it is.
+    let heavier = change(ADMIN, json!({ "weight": 2.0 })).await;
+    assert_eq!(heavier.json::<Value>()["shares_families"], json!(true));
 }

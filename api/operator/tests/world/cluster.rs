@@ -77,6 +77,8 @@ impl State {
                 let caps = body.get("preemption").cloned().unwrap_or(json!({}));
                 let caps: TenantPreemptionChange = serde_json::from_value(caps).expect("caps");
                 self.tenant_preemption = caps.of(self.tenant_preemption);
+                let shares = body["shares_families"].as_bool();
+                self.tenant_shares_families = shares.unwrap_or(self.tenant_shares_families);
                 self.tenant_limits = limits.of(self.tenant_limits.into()).or_default();
                 Some((200, self.view_of_tenant()))
             }
@@ -91,7 +93,7 @@ impl State {
         };
         json!({
             "id": ID, "name": "vision", "gpu_quota": null, "weight": 1.0, "pods": pods, "limits": self.tenant_limits,
-            "preemption": self.tenant_preemption,
+            "preemption": self.tenant_preemption, "shares_families": self.tenant_shares_families,
         })
     }
 

@@ -66,6 +66,7 @@ pub struct State {
     /// Limits of the tenant in Muster; initially the defaults.
     pub tenant_limits: TenantLimits,
     pub tenant_preemption: TenantPreemption,
+    pub tenant_shares_families: bool,
     /// Notice of the node in Muster.
     pub notice: Value,
     tokens: usize,

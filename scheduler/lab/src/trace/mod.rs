@@ -48,7 +48,7 @@ pub struct TraceJob {
     pub work: TraceWork,
     /// Final status in the source's term.
     pub status: Option<String>,
-    /// Allowed GPU models; empty for any (Alibaba).
+    /// Allowed GPU models or patterns of them; empty for any (Alibaba, exports of Muster).
     pub gpu_spec: Vec<String>,
 }
 
