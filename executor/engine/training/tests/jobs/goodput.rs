@@ -15,6 +15,10 @@ use std::collections::BTreeMap;
 const LEAST: usize = 4;
 const MOST: usize = 16;
 
+/// Steps of a job. The coordinator decides once per second. On a fast machine, an update takes
+/// 30 µs, and 90,000 steps pass before the second decision.
+const STEPS: u64 = 200_000;
+
 /// SGD with momentum and a schedule that ends with the last step; 160 steps per epoch.
 fn document(steps: u64) -> JobSpec {
     document_with(steps, 0.01)
@@ -31,7 +35,7 @@ fn document_with(steps: u64, learning_rate: f64) -> JobSpec {
             "max_batch": MOST,
         },
         "exchange": { "topology": "all_reduce" },
-        "checkpoint": { "every_steps": 500, "keep": 100 },
+        "checkpoint": { "every_steps": 1000, "keep": 100 },
         "stop": { "steps": steps },
     }))
 }
@@ -82,11 +86,10 @@ fn ended(crew: &mut Crew<'_>, steps: u64) {
 #[test]
 fn batch_grows_within_its_limits() {
     let rig = Rig::new();
-    let steps = 30_000;
-    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, document(steps)));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, document(STEPS)));
     crew.succeed();
     agree(&crew);
-    ended(&mut crew, steps);
+    ended(&mut crew, STEPS);
     let logs: Vec<_> = crew.tasks.iter().map(|task| batches(&task.log())).collect();
     assert_eq!(logs[0], logs[1]);
     let chosen: Vec<usize> = logs[0].iter().map(|(_, batch)| *batch).collect();
@@ -131,11 +134,10 @@ fn single_worker_measures_the_noise_of_two() {
 #[test]
 fn batch_of_a_single_worker_grows() {
     let rig = Rig::new();
-    let steps = 30_000;
-    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 1, 0, document(steps)));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 1, 0, document(STEPS)));
     crew.succeed();
     agree(&crew);
-    ended(&mut crew, steps);
+    ended(&mut crew, STEPS);
     let chosen = batches(&crew.chief().log());
     assert!(chosen.len() > 1 && chosen[1].1 == 8, "{}", crew.logs());
 }
@@ -144,8 +146,7 @@ fn batch_of_a_single_worker_grows() {
 #[test]
 fn new_worker_has_the_batch_of_the_others() {
     let rig = Rig::new();
-    let steps = 30_000;
-    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, document(steps)));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, document(STEPS)));
     wait_for_batch(&mut crew, 8);
     crew.grow(2, 1);
     let since = crew
@@ -160,7 +161,7 @@ fn new_worker_has_the_batch_of_the_others() {
     crew.shrink(3, &[1]);
     crew.succeed();
     agree(&crew);
-    ended(&mut crew, steps);
+    ended(&mut crew, STEPS);
     let first = batches(&crew.tasks[2].log())[0];
     assert!(first.1 >= 8, "{first:?}\n{}", crew.logs());
 }
@@ -168,14 +169,13 @@ fn new_worker_has_the_batch_of_the_others() {
 #[test]
 fn killed_worker_leaves_the_others_at_one_batch() {
     let rig = Rig::new();
-    let steps = 20_000;
-    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 4, 0, document(steps)));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 4, 0, document(STEPS)));
     wait_for_batch(&mut crew, 8);
     crew.tasks[2].signal("KILL");
     let codes = crew.wait();
     assert_eq!(codes, [0, 0, -1, 0], "{}", crew.logs());
     agree(&crew);
-    ended(&mut crew, steps);
+    ended(&mut crew, STEPS);
     let log = crew.chief().log();
     let share = log.lines().find(|line| line.starts_with("worker 0 of 3 "));
     let first = batches(share.unwrap())[0];
@@ -185,8 +185,7 @@ fn killed_worker_leaves_the_others_at_one_batch() {
 #[test]
 fn killed_run_continues_with_the_batch_of_its_checkpoint() {
     let rig = Rig::new();
-    let steps = 30_000;
-    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, document(steps)));
+    let mut crew = Crew::start(&rig, &RigLaunch::new(1, 2, 0, document(STEPS)));
     wait_for_batch(&mut crew, 8);
     let (since, _) = batches(&crew.chief().log())[1];
     let kept = crew.chief().wait_for("a checkpoint", |report| {
@@ -197,11 +196,11 @@ fn killed_run_continues_with_the_batch_of_its_checkpoint() {
     assert_eq!(crew.wait()[0], -1, "{}", crew.logs());
     let before = batches(&crew.chief().log());
 
-    let launch = RigLaunch::new(2, 2, 0, document(steps)).resuming(kept);
+    let launch = RigLaunch::new(2, 2, 0, document(STEPS)).resuming(kept);
     let mut crew = Crew::start(&rig, &launch);
     crew.succeed();
     agree(&crew);
-    ended(&mut crew, steps);
+    ended(&mut crew, STEPS);
     let (step, batch) = batches(&crew.chief().log())[0];
     assert!(step >= kept, "{}", crew.logs());
     let known = before.iter().rfind(|(from, _)| *from <= step);
