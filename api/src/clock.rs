@@ -6,7 +6,7 @@
     reason = "the only file of the crate that may"
 )]
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -25,6 +25,12 @@ pub fn now() -> OffsetDateTime {
 #[must_use]
 pub fn monotonic() -> Instant {
     Instant::now()
+}
+
+/// Time of the file system's clock, for ages of files.
+#[must_use]
+pub fn system() -> SystemTime {
+    SystemTime::now()
 }
 
 /// Returns a new id; ids sort by the time of their creation.

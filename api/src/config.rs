@@ -28,6 +28,8 @@ pub struct ApiSettings {
 pub struct ClientLimits {
     /// Maximum size of a request's body.
     pub body_bytes: usize,
+    /// Maximum size of a code archive.
+    pub code_archive_bytes: u64,
     /// Requests per second of one token in the long run.
     pub requests_per_s: u32,
     /// Requests of one token at once.
@@ -44,6 +46,8 @@ pub struct ClientLimits {
     /// Time from the head of a request to the head of its answer. Streams and downloads may last
     /// longer.
     pub request_timeout_ms: u64,
+    /// The same for uploads of code archives.
+    pub upload_timeout_ms: u64,
     /// Maximum number of open event streams of all clients.
     pub streams: usize,
     /// Maximum number of open event streams of one tenant's clients. An operator holds one per
@@ -128,6 +132,7 @@ impl Default for ClientLimits {
     fn default() -> Self {
         Self {
             body_bytes: 1 << 20,
+            code_archive_bytes: 128 << 20,
             requests_per_s: 500,
             requests_burst: 1000,
             tenant_requests_per_s: 2000,
@@ -135,6 +140,7 @@ impl Default for ClientLimits {
             failures_per_s: 10,
             failures_burst: 100,
             request_timeout_ms: 30_000,
+            upload_timeout_ms: 600_000,
             streams: 1024,
             streams_per_tenant: 256,
             connections: 4096,
@@ -150,6 +156,11 @@ impl ClientLimits {
     #[must_use]
     pub fn request_timeout(&self) -> Duration {
         Duration::from_millis(self.request_timeout_ms)
+    }
+
+    #[must_use]
+    pub fn upload_timeout(&self) -> Duration {
+        Duration::from_millis(self.upload_timeout_ms)
     }
 
     /// Returns the limits of connections.

@@ -2,10 +2,10 @@
 
 use crate::problem::{self, ApiError, ProblemKind};
 use crate::state::ApiState;
-use crate::{clock, metrics, query};
+use crate::{clock, code, metrics, query};
 use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::HeaderValue;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, Method};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use std::any::Any;
@@ -82,7 +82,16 @@ fn span(request: &Request) -> tracing::Span {
 }
 
 async fn bounded(State(app): State<ApiState>, request: Request, next: Next) -> Response {
-    let limit = app.limits.request_timeout();
+    let is_upload = request.method() == Method::PUT
+        && request
+            .extensions()
+            .get::<MatchedPath>()
+            .is_some_and(|path| path.as_str() == code::put::ROUTE);
+    let limit = if is_upload {
+        app.limits.upload_timeout()
+    } else {
+        app.limits.request_timeout()
+    };
     match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {

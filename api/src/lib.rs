@@ -8,6 +8,7 @@ pub mod auth;
 mod body;
 mod clock;
 mod cluster;
+mod code;
 pub mod command;
 mod commit_notifier;
 pub mod config;

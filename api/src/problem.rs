@@ -316,6 +316,7 @@ impl From<StoreError> for ApiError {
 fn remedy(limit: &str) -> String {
     let own = match limit {
         "open_studies" => "cancel a study or wait until one finishes",
+        "code_bytes" => "delete jobs whose code is not needed any more",
         "tokens" | "user_tokens" => "revoke tokens (muster tokens revoke)",
         _ => "cancel jobs or wait until some end",
     };

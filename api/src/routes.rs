@@ -2,7 +2,7 @@
 
 use crate::state::ApiState;
 use crate::{
-    auth, cluster, family, health, history, job, layers, metrics, node, openapi, priority,
+    auth, cluster, code, family, health, history, job, layers, metrics, node, openapi, priority,
     question, round, study, tenant, token, user, web,
 };
 use axum::Router;
@@ -63,6 +63,8 @@ fn users() -> OpenApiRouter<ApiState> {
         .routes(routes!(job::checkpoints::checkpoints))
         .routes(routes!(job::download::checkpoint_file))
         .routes(routes!(job::download::model))
+        .routes(routes!(code::get::get, code::put::put))
+        .routes(routes!(code::get::archive))
         .routes(routes!(study::create::create, study::list::list))
         .routes(routes!(study::get::get, study::delete::delete))
         .routes(routes!(study::steer::pause))

@@ -20,6 +20,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
+/// Maximum number of uploads of code archives at one time. With a bucket, each is in memory.
+const MAX_UPLOADS: usize = 8;
+/// Maximum number of them of one tenant.
+const MAX_UPLOADS_OF_TENANT: usize = 4;
+
 /// Why the daemon cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -60,6 +65,8 @@ pub struct ApiStateInner {
     pub long_poll_queues: LongPollQueues,
     /// Limits of open streams.
     pub streams: KeyedSemaphore<TenantId>,
+    /// Limits of uploads of code archives.
+    pub uploads: KeyedSemaphore<TenantId>,
     /// Cancelled when the daemon stops, so that open streams end.
     pub stopping: CancellationToken,
 }
@@ -103,6 +110,7 @@ impl ApiState {
             event_notifications: EventNotifications::start(pool.clone(), stopping.clone()),
             long_poll_queues: LongPollQueues::default(),
             streams: KeyedSemaphore::new(limits.streams, limits.streams_per_tenant),
+            uploads: KeyedSemaphore::new(MAX_UPLOADS, MAX_UPLOADS_OF_TENANT),
             stopping,
             pool,
         };

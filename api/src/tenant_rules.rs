@@ -1,18 +1,20 @@
-//! Checks at submission the parts of a document that administrators restrict: the cluster objects
-//! of `pod`, the caps on `preemption`, and the priority classes.
+//! Checks at submission the parts of a document that depend on the tenant: the cluster objects of
+//! `pod`, the caps on `preemption`, the priority classes, and the code archive.
 
 use crate::auth::Caller;
+use crate::clock;
 use crate::problem::{ApiError, ProblemKind};
 use muster_model::priority::{self, NO_PRIORITY, PriorityUser};
-use muster_model::spec::{FieldError, JobSpec, Pod, Preemption};
+use muster_model::spec::{Code, FieldError, JobSpec, Pod, Preemption};
 use muster_model::study::StudySpec;
-use muster_store::{PgConnection, StoreError, priority_class, tenant};
+use muster_store::{PgConnection, StoreError, code, priority_class, tenant};
 
 /// Restricted parts of a document.
 pub struct RestrictedParts {
     pod: Pod,
     preemption: Preemption,
     priority: StatedPriority,
+    code: Option<Code>,
     /// Position of the job in the document, with a dot; empty for the job's own document.
     at: &'static str,
     kind: ProblemKind,
@@ -25,6 +27,10 @@ impl RestrictedParts {
             pod: spec.pod.clone(),
             preemption: spec.preemption,
             priority: StatedPriority::of_job(spec),
+            code: spec
+                .command
+                .as_ref()
+                .and_then(|command| command.code.clone()),
             at: "",
             kind: ProblemKind::InvalidJob,
         }
@@ -37,6 +43,7 @@ impl RestrictedParts {
             pod: spec.pod(),
             preemption: spec.preemption(),
             priority: StatedPriority::of_study(spec),
+            code: spec.code(),
             at: "job.",
             kind: ProblemKind::InvalidStudy,
         }
@@ -45,26 +52,48 @@ impl RestrictedParts {
     /// Whether the document leaves all of them out, so that no rule refuses it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.pod.is_empty() && self.preemption.is_default() && self.priority.is_default()
+        self.pod.is_empty()
+            && self.preemption.is_default()
+            && self.priority.is_default()
+            && self.code.is_none()
     }
 
     /// Checks the parts in the caller's scope, and returns the priority. No query if they are left
     /// out.
     ///
     /// # Errors
-    /// A refusal with one error per object that the tenant may not use, per value above a cap, and
-    /// for a priority of no class that the caller may use.
+    /// A refusal with one error per object that the tenant may not use, per value above a cap, for a
+    /// priority of no class that the caller may use, and for a code archive that does not exist.
     pub async fn check(&self, conn: &mut PgConnection, caller: &Caller) -> Result<i32, ApiError> {
         if self.is_empty() {
             return Ok(NO_PRIORITY);
         }
         let mut errors = self.above_caps(conn, caller).await?;
+        errors.extend(self.missing_code(conn).await?);
         let resolved = self.priority.resolve(conn, caller).await?;
         let resolved = resolved.map_err(|error| errors.push(within(self.at, error)));
         match resolved {
             Ok(priority) if errors.is_empty() => Ok(priority),
             _ => Err(ApiError::of_fields(self.kind, errors)),
         }
+    }
+
+    /// Returns an error if the tenant has no such code archive; otherwise records its use.
+    async fn missing_code(
+        &self,
+        conn: &mut PgConnection,
+    ) -> Result<Option<FieldError>, StoreError> {
+        let Some(Code { archive }) = &self.code else {
+            return Ok(None);
+        };
+        if code::record_use(conn, archive, clock::now()).await? {
+            return Ok(None);
+        }
+        Ok(Some(FieldError {
+            field: format!("{}command.code.archive", self.at),
+            value: format!("{archive:?}"),
+            expected: "an archive that this tenant has uploaded; `muster submit --code FOLDER` uploads one".to_owned(),
+        }))
     }
 
     /// Returns one error per object that the tenant may not use, and per value above a cap.

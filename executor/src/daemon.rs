@@ -1,6 +1,7 @@
 //! Assembly of the daemon: devices, ledger, the node loop on its own thread and the session. Also
 //! the order in which they end.
 
+use crate::code_cache::CodeCache;
 use crate::config::{ExecutorConfig, RuntimeKind};
 use crate::device::{self, CapacitySettings, GpuHealthMonitor};
 use crate::disk;
@@ -73,6 +74,7 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
     let tracking = Tracking::open(
         &config.data_dir,
         reports_at.unwrap_or(Ipv4Addr::LOCALHOST.into()),
+        CodeCache::new(&config.data_dir, config.checkpoint_root.clone()),
     )?;
     let reports_to = tracking.address()?;
     // With `pod_gpus` the device plugin chooses the GPUs of a pod and makes them visible.

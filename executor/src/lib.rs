@@ -11,6 +11,7 @@
 
 mod allowance;
 pub mod clock;
+mod code_cache;
 pub mod command;
 pub mod config;
 pub mod daemon;

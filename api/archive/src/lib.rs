@@ -20,6 +20,9 @@ pub use unpack::unpack;
 use std::io;
 use std::path::PathBuf;
 
+/// Maximum size of an archive, in bytes. An API server may accept less.
+pub const MAX_ARCHIVE_BYTES: u64 = 1 << 30;
+
 /// Maximum number of files, folders and links of an archive.
 pub const MAX_ENTRIES: usize = 100_000;
 

@@ -142,7 +142,11 @@ fn entry(folder: &Path, found: &DirEntry) -> Result<Option<Entry>, ArchiveError>
         path: found.path().to_owned(),
         name: name.expect("the walk stays in the folder").to_owned(),
         kind,
-        bytes: if kind == EntryType::Regular { metadata.len() } else { 0 },
+        bytes: if kind == EntryType::Regular {
+            metadata.len()
+        } else {
+            0
+        },
         is_executable: metadata.permissions().mode() & 0o111 != 0,
     }))
 }

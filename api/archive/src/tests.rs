@@ -71,7 +71,12 @@ fn folder_comes_back_without_excluded_files() {
     ];
     assert_eq!(names(target.path()), expected);
     assert_eq!(packed.files, expected.len());
-    let mode = |name: &str| fs::metadata(target.path().join(name)).expect("there").permissions().mode();
+    let mode = |name: &str| {
+        fs::metadata(target.path().join(name))
+            .expect("there")
+            .permissions()
+            .mode()
+    };
     assert_eq!(mode("train.py") & 0o777, 0o755);
     assert_eq!(mode("src/model.py") & 0o777, 0o644);
     let linked = fs::read_to_string(target.path().join("link.py")).expect("there");
@@ -85,10 +90,15 @@ fn equal_folders_have_equal_archives() {
         write(at, "b.py", "2");
         write(at, "a/c.py", "1");
     }
-    let touched = fs::File::options().append(true).open(second.path().join("b.py"));
+    let touched = fs::File::options()
+        .append(true)
+        .open(second.path().join("b.py"));
     let long_ago = std::time::SystemTime::UNIX_EPOCH;
     touched.expect("open").set_modified(long_ago).expect("set");
-    let (one, other) = (pack(first.path()).expect("packed"), pack(second.path()).expect("packed"));
+    let (one, other) = (
+        pack(first.path()).expect("packed"),
+        pack(second.path()).expect("packed"),
+    );
     assert_eq!((one.sha256.len(), &one.sha256), (64, &other.sha256));
     write(second.path(), "b.py", "3");
     assert_ne!(pack(second.path()).expect("packed").sha256, one.sha256);
@@ -108,7 +118,9 @@ fn folder_above_the_limit_names_its_largest_files() {
     let source = folder();
     write(source.path(), "small.py", "1");
     let large = fs::File::create(source.path().join("weights.bin")).expect("made");
-    large.set_len(MAX_UNPACKED_BYTES + 1).expect("a sparse file");
+    large
+        .set_len(MAX_UNPACKED_BYTES + 1)
+        .expect("a sparse file");
     let error = pack(source.path()).expect_err("too large").to_string();
     assert!(error.contains("weights.bin (2147483649 bytes)"), "{error}");
     assert!(error.contains(".musterignore"), "{error}");

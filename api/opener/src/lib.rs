@@ -301,6 +301,18 @@ impl FolderHandle {
         inner(&self.fd, name, self.path.join(name))
     }
 
+    /// Opens a folder within this one, and creates it if it does not exist. A link is refused.
+    ///
+    /// # Errors
+    /// [`FolderEntryError`], or if it cannot be created.
+    pub fn make_inner(&self, name: &OsStr) -> io::Result<Self> {
+        let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
+        match rustix::fs::mkdirat(&self.fd, name, mode) {
+            Ok(()) | Err(Errno::EXIST) => self.inner(name),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Returns the owner of the folder.
     ///
     /// # Errors

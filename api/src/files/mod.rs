@@ -1,14 +1,16 @@
-//! Files of checkpoints, in the cluster's folder or bucket.
+//! Files of checkpoints and code archives, in the cluster's folder or bucket.
 //!
 //! A task can write its job's folder: each file may be a link, a FIFO or of any size, and may
 //! change between two checks. Paths come from the store, which has them from nodes.
 
+mod code;
 mod folder;
 mod manifest;
 mod reads;
 
 use crate::problem::{ApiError, ProblemKind};
 use axum::body::Body;
+pub use code::too_large;
 use folder::OpenError;
 use muster_model::id::{JobId, TenantId};
 use muster_model::place::Place;

@@ -2,6 +2,7 @@
 //! selects one of its listed files.
 
 use crate::auth::Caller;
+use crate::files::FileDownload;
 use crate::problem::{ApiError, ProblemKind};
 use crate::query::{Params, PathParam};
 use crate::state::ApiState;
@@ -114,6 +115,11 @@ async fn send(
         return Err(ApiError::new(ProblemKind::NotFound, detail));
     };
     let found = files.read(caller.tenant_id, job, folder, name).await?;
+    Ok(answer(found, download_as))
+}
+
+/// Answers with a file, under the name `download_as`.
+pub fn answer(found: FileDownload, download_as: &str) -> Response {
     let mut response = found.body.into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_LENGTH, HeaderValue::from(found.bytes));
@@ -136,5 +142,5 @@ async fn send(
             headers.insert(SHA256, value);
         }
     }
-    Ok(response)
+    response
 }

@@ -12,6 +12,7 @@ pub mod assignment;
 pub mod checkpoint;
 mod checkpoint_request;
 pub mod cluster_load;
+pub mod code;
 pub mod duration_history;
 pub mod edit;
 pub mod erasure;

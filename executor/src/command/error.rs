@@ -1,5 +1,6 @@
 //! Reasons why a user's program could not be started.
 
+use super::code::CodeFetchError;
 use std::io;
 use std::path::PathBuf;
 
@@ -16,6 +17,12 @@ pub enum CommandError {
         path: PathBuf,
         #[source]
         source: io::Error,
+    },
+    #[error("code archive {archive} is not available")]
+    Code {
+        archive: String,
+        #[source]
+        source: CodeFetchError,
     },
     #[error("the task has no command")]
     NoCommand,
@@ -82,6 +89,7 @@ impl CommandError {
             }
             Self::Read { .. }
             | Self::Write { .. }
+            | Self::Code { .. }
             | Self::NoCommand
             | Self::Port(_)
             | Self::Peers
@@ -95,6 +103,7 @@ impl CommandError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::NoCommand => false,
+            Self::Code { source, .. } => source.is_of_this_node(),
             Self::Read { .. }
             | Self::Write { .. }
             | Self::Port(_)

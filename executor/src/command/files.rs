@@ -1,6 +1,7 @@
-//! Files of a user's program: its folder with the shipped files, the job's checkpoint folder and
+//! Files of a user's program: its folder with its code and the shipped files, the job's checkpoint folder and
 //! the list of hosts.
 
+use super::code;
 use super::environment::{Paths, split};
 use super::error::CommandError;
 use muster_model::assignment::{Peers, TaskLaunch};
@@ -43,6 +44,9 @@ pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandErr
         };
     }
     make(&paths.work)?;
+    if let Some(code) = &command.code {
+        code::lay_out(paths, code)?;
+    }
     for (name, text) in &command.files {
         let path = paths.work.join(name);
         if let Some(folder) = path.parent() {

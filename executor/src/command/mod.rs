@@ -6,6 +6,7 @@
 //! `events.jsonl` and `peers.json` in the task's folder.
 
 mod check;
+mod code;
 mod environment;
 mod error;
 mod files;

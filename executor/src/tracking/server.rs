@@ -4,18 +4,21 @@ use super::message::{self, LogBatch, Malformed};
 use super::run::MlflowRun;
 use super::series::{ProgressSeries, TaskReportSummary};
 use crate::clock;
+use crate::code_cache::CodeCache;
 use crate::disk;
 use crate::error::ExecutorError;
 use crate::events;
 use crate::folder::NodeTaskFolder;
 use crate::log_once::LogOnce;
 use crate::shim::{CheckpointRequest, StopNotice};
+use axum::body::Body;
 use axum::extract::{Query, State};
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use futures::stream;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::id::TaskId;
 use muster_model::task::Role;
@@ -25,6 +28,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::io::AsyncReadExt as _;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
@@ -34,6 +38,8 @@ const FLUSH_EVERY: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Longest wait of a request, below the time-outs of proxies and clients.
 const LONGEST_WAIT_S: u64 = 60;
+/// Bytes per read of a code archive.
+const CODE_PIECE_BYTES: usize = 256 << 10;
 /// Id of the only experiment of a program, that of its job. Every name leads to it.
 const EXPERIMENT: &str = "0";
 
@@ -42,11 +48,13 @@ const EXPERIMENT: &str = "0";
 pub struct Tracking {
     listener: TcpListener,
     tasks: PathBuf,
+    code: CodeCache,
 }
 
 #[derive(Debug)]
 struct TrackingApp {
     tasks: PathBuf,
+    code: CodeCache,
     runs: Mutex<BTreeMap<TaskId, TrackedTask>>,
     /// Notified when a task makes its first request.
     opened: Notify,
@@ -77,7 +85,7 @@ impl Tracking {
     ///
     /// # Errors
     /// If no port is available, or if it cannot be stored.
-    pub fn open(data: &Path, host: IpAddr) -> Result<Self, ExecutorError> {
+    pub fn open(data: &Path, host: IpAddr, code: CodeCache) -> Result<Self, ExecutorError> {
         let path = data.join("tracking-port");
         let before: Option<u16> = disk::read(&path).ok().flatten();
         let again = before.and_then(|port| TcpListener::bind((host, port)).ok());
@@ -100,7 +108,11 @@ impl Tracking {
             .set_nonblocking(true)
             .map_err(ExecutorError::Tracking)?;
         let tasks = data.join("tasks");
-        Ok(Self { listener, tasks })
+        Ok(Self {
+            listener,
+            tasks,
+            code,
+        })
     }
 
     /// # Errors
@@ -116,6 +128,7 @@ impl Tracking {
     pub async fn serve(self) -> std::io::Result<()> {
         let app = Arc::new(TrackingApp {
             tasks: self.tasks,
+            code: self.code,
             runs: Mutex::default(),
             opened: Notify::new(),
         });
@@ -145,6 +158,7 @@ fn routes(app: Arc<TrackingApp>) -> Router {
         .nest("/api/2.0/mlflow", mlflow)
         .route("/muster/v1/stopping", get(stopping))
         .route("/muster/v1/checkpoint", post(report_checkpoint))
+        .route("/muster/v1/code", get(code))
         .fallback(async || {
             MlflowError::new(
                 StatusCode::NOT_FOUND,
@@ -322,6 +336,51 @@ async fn report_checkpoint(
         events::append(&open.folder.events(), &[report]).map_err(not_kept)?;
         Ok(json!({}))
     })
+}
+
+/// Answers with the code archive that the task's document names.
+async fn code(
+    State(app): State<Arc<TrackingApp>>,
+    headers: HeaderMap,
+) -> Result<Response, MlflowError> {
+    let id = app.open(&headers)?;
+    let (tenant, code) = {
+        let runs = app.lock();
+        let launch = &runs.get(&id).ok_or_else(denied)?.launch;
+        let command = launch.spec.command.as_ref();
+        (
+            launch.tenant_id,
+            command.and_then(|command| command.code.clone()),
+        )
+    };
+    let code = code.ok_or_else(|| {
+        let message = "the document of this task names no code archive";
+        MlflowError::new(StatusCode::NOT_FOUND, "RESOURCE_DOES_NOT_EXIST", message)
+    })?;
+    let (file, bytes) = app
+        .code
+        .open(tenant, &code.archive)
+        .await
+        .map_err(|error| {
+            let message = muster_model::error_chain::chain(&error);
+            if error.is_permanent() {
+                MlflowError::new(StatusCode::NOT_FOUND, "RESOURCE_DOES_NOT_EXIST", message)
+            } else {
+                tracing::warn!(task.id = %id, error = message, "a task waits for its code");
+                MlflowError::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "TEMPORARILY_UNAVAILABLE",
+                    message,
+                )
+            }
+        })?;
+    let content = stream::try_unfold(tokio::fs::File::from_std(file), |mut file| async move {
+        let mut piece = vec![0; CODE_PIECE_BYTES];
+        let length = file.read(&mut piece).await?;
+        piece.truncate(length);
+        Ok::<_, std::io::Error>((length > 0).then_some((piece, file)))
+    });
+    Ok(([(CONTENT_LENGTH, bytes)], Body::from_stream(content)).into_response())
 }
 
 async fn flush_for_ever(app: Arc<TrackingApp>) {

@@ -27,6 +27,9 @@ pub struct TenantLimitsArgs {
     /// Such tokens of one user.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     user_tokens: Option<TenantLimitArg>,
+    /// Bytes of stored code archives.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    code_bytes: Option<TenantLimitArg>,
     /// Stored events from the tasks of one job.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     job_events: Option<TenantLimitArg>,
@@ -84,6 +87,7 @@ impl TenantLimitsArgs {
             open_studies: value(self.open_studies),
             tokens: value(self.tokens),
             user_tokens: value(self.user_tokens),
+            code_bytes: value(self.code_bytes),
             job_events: value(self.job_events),
             job_event_bytes: value(self.job_event_bytes),
             job_points: value(self.job_points),

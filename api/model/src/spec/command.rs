@@ -1,5 +1,6 @@
 //! The `command` part of the job document: a user's program, where it runs and which files it gets.
 
+use super::Code;
 use super::exchange::is_zero;
 use super::lenient;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,9 @@ pub struct Command {
     #[cfg_attr(feature = "schema", schema(min_items = 1, max_items = 256))]
     #[serde(deserialize_with = "lenient::words")]
     pub argv: Vec<String>,
+    /// Code that is unpacked into the task's folder before the program starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
     /// Environment variables. They replace those that Muster sets, except for reserved names such
     /// as `RANK` and `MASTER_ADDR`. At most 256, with at most 64 KiB together.
     #[serde(
@@ -27,11 +31,11 @@ pub struct Command {
     )]
     pub env: BTreeMap<String, String>,
     /// Working folder of the program: an absolute path that exists on every node. Default: a new
-    /// folder of the task, which contains `files`.
+    /// folder of the task, which contains `code` and `files`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
-    /// Files in the task's folder when the program starts, by relative path. At most 64, with at
-    /// most 64 KiB together.
+    /// Files in the task's folder when the program starts, by relative path. They replace files of
+    /// `code`. At most 64, with at most 64 KiB together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
     /// Check that must end with code 0 within a minute on every node before `argv` is started, such

@@ -3,6 +3,7 @@
 //! Parsing refuses unknown fields. [`JobSpec::validate`] checks all other rules and reports errors
 //! by field.
 
+mod code;
 mod command;
 mod compression;
 mod edit;
@@ -16,6 +17,7 @@ mod preemption;
 mod validate;
 mod verdicts;
 
+pub use code::{Code, code_folder, code_object, is_sha256};
 pub use command::{Command, Ends, RESERVED};
 pub use compression::{
     CodecConfig, Codecs, Compression, HalfFormat, LayerCodec, Norm, Rounding, TernScale,

@@ -1,7 +1,9 @@
 //! The study document: a search, and the job document into which the values of a trial are written.
 
 use super::{BudgetUnit, Domain, Errors, JobMetric, Point, SearchSpec, Space, Stopper};
-use crate::spec::{FieldError, JobSpec, NO_ID, Pod, Preemption, Version, is_dns_label, is_id};
+use crate::spec::{
+    Code, FieldError, JobSpec, NO_ID, Pod, Preemption, Version, is_dns_label, is_id,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -243,6 +245,13 @@ impl StudySpec {
         let said = self.job.as_ref().and_then(|job| job.get("pod"));
         said.and_then(|pod| Pod::deserialize(pod).ok())
             .unwrap_or_default()
+    }
+
+    /// Returns the code of all trials.
+    #[must_use]
+    pub fn code(&self) -> Option<Code> {
+        let code = self.job.as_ref()?.get("command")?.get("code")?;
+        Code::deserialize(code).ok()
     }
 
     /// Returns the `preemption` part of all trials.

@@ -4,6 +4,7 @@
 //! They are in this crate because the client must depend on no other crate of Muster, and copies
 //! would drift. They contain no behaviour: `muster-api` decides what they show.
 
+mod code;
 mod explain;
 mod family;
 mod forecast;
@@ -16,6 +17,7 @@ mod stream;
 mod study;
 mod tenant;
 
+pub use code::CodeView;
 pub use explain::{
     BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay, NodeObstacle,
     RunnerUpView,

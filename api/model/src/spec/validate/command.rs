@@ -2,7 +2,9 @@
 
 use super::Errors;
 use super::pod::parts_are_right;
-use crate::spec::{CheckpointPolicy, Command, EvaluationPolicy, Exchange, JobSpec, Stop};
+use crate::spec::{
+    CheckpointPolicy, Command, EvaluationPolicy, Exchange, JobSpec, Stop, is_sha256,
+};
 
 const MOST_ARGUMENTS: usize = 256;
 const MOST_VARIABLES: usize = 256;
@@ -21,6 +23,14 @@ impl JobSpec {
         check_arguments(errors, "command.check", &command.check, 0);
         check_variables(errors, command);
         check_files(errors, command);
+        if let Some(code) = &command.code {
+            errors.check(
+                "command.code.archive",
+                &format!("{:?}", code.archive),
+                is_sha256(&code.archive),
+                "the SHA-256 of an archive: 64 digits 0-9 a-f. `muster submit --code FOLDER` sets it",
+            );
+        }
         if let Some(folder) = &command.working_dir {
             let right = folder.starts_with('/') && folder.len() <= 4096 && !folder.contains('\0');
             errors.check(
@@ -34,6 +44,12 @@ impl JobSpec {
                 &format!("{} files beside working_dir", command.files.len()),
                 command.files.is_empty(),
                 "left out beside working_dir: files lie in a new folder of the task, where the program is then started",
+            );
+            errors.check(
+                "command.code",
+                &"given beside working_dir",
+                command.code.is_none(),
+                "left out beside working_dir: code lies in a new folder of the task, where the program is then started",
             );
         }
         if let Some(steps) = command.steps {
@@ -53,7 +69,7 @@ impl JobSpec {
             &format!("{bytes} bytes of JSON for each of {processes} processes"),
             bytes as u64 * processes <= MOST_BYTES_OF_ALL_PROCESSES as u64,
             &format!(
-                "at most {MOST_BYTES_OF_ALL_PROCESSES} bytes for all processes together; larger files belong on a disk that all nodes see"
+                "at most {MOST_BYTES_OF_ALL_PROCESSES} bytes for all processes together; larger files belong into command.code (muster submit --code FOLDER)"
             ),
         );
         self.check_what_only_the_engine_has(errors);
@@ -159,7 +175,7 @@ fn check_files(errors: &mut Errors, command: &Command) {
         "command.files",
         &format!("{} files of {bytes} bytes", command.files.len()),
         command.files.len() <= MOST_FILES && bytes <= MOST_BYTES,
-        &format!("at most {MOST_FILES} files with {MOST_BYTES} bytes together; larger ones belong on a disk that all nodes see"),
+        &format!("at most {MOST_FILES} files with {MOST_BYTES} bytes together; larger ones belong into command.code (muster submit --code FOLDER), or on a disk that all nodes see"),
     );
     for (path, text) in &command.files {
         let field = format!("command.files.{path}");

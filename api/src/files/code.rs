@@ -1,0 +1,268 @@
+//! Code archives in the checkpoint store: `code/<tenant>/<sha256>.tar.zst`.
+//!
+//! A process task can write the store's folder, so no path is trusted, and nodes check the digest
+//! of what they read.
+
+use super::{FileDownload, FileSource, Files, gone, not_answered, stalled};
+use crate::clock;
+use crate::problem::{ApiError, ProblemKind};
+use axum::body::{Body, Bytes};
+use futures::StreamExt as _;
+use muster_archive::ArchiveDigest;
+use muster_model::id::TenantId;
+use muster_model::spec::{code_folder, code_object};
+use muster_opener::FolderHandle;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Maximum time between two pieces of an upload.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Age at which the file of an upload that never ended is removed.
+const ABANDONED: Duration = Duration::from_hours(24);
+
+/// Prefix of files during an upload.
+const UPLOAD: &str = ".upload-";
+
+/// Mode of an archive. Executors may run as another user than this daemon.
+const READABLE: u32 = 0o644;
+
+/// A received archive that is not kept yet. Dropping it removes its file.
+pub struct ReceivedCode {
+    pub sha256: String,
+    pub bytes: u64,
+    content: ReceivedContent,
+}
+
+enum ReceivedContent {
+    File(Option<UploadFile>),
+    Bytes(Vec<u8>),
+}
+
+/// A file with a temporary name in the folder of its tenant.
+struct UploadFile {
+    folder: FolderHandle,
+    name: String,
+    file: File,
+}
+
+impl Drop for ReceivedContent {
+    fn drop(&mut self) {
+        if let Self::File(Some(upload)) = self {
+            let _ = upload.folder.remove(OsStr::new(&upload.name));
+        }
+    }
+}
+
+impl Files {
+    /// Reads the body of an upload into the store, under a temporary name.
+    ///
+    /// # Errors
+    /// [`ProblemKind::BodyTooLarge`] above `most_bytes`; [`ProblemKind::MalformedBody`] if the body
+    /// ends early or stalls; [`ProblemKind::Unavailable`] if the store cannot be written.
+    pub async fn receive_code(
+        &self,
+        tenant: TenantId,
+        body: Body,
+        most_bytes: u64,
+    ) -> Result<ReceivedCode, ApiError> {
+        let mut content = match &self.place {
+            FileSource::Folder(root) => {
+                let root = root.clone();
+                let begun = self.reads.run(move || UploadFile::begin(&root, tenant));
+                let begun = begun.await.map_err(|_| stalled())?;
+                ReceivedContent::File(Some(begun.map_err(|error| unwritten(&error))?))
+            }
+            FileSource::Bucket(_) => ReceivedContent::Bytes(Vec::new()),
+        };
+        let (mut digest, mut bytes) = (ArchiveDigest::default(), 0);
+        let mut pieces = body.into_data_stream();
+        loop {
+            let piece = tokio::time::timeout(SILENCE, pieces.next()).await;
+            let Some(piece) = piece.map_err(|_| cut_off())? else {
+                break;
+            };
+            let piece = piece.map_err(|_| cut_off())?;
+            bytes += piece.len() as u64;
+            if bytes > most_bytes {
+                return Err(too_large(most_bytes));
+            }
+            digest.update(&piece);
+            self.append(&mut content, piece).await?;
+        }
+        Ok(ReceivedCode {
+            sha256: digest.hex(),
+            bytes,
+            content,
+        })
+    }
+
+    async fn append(&self, content: &mut ReceivedContent, piece: Bytes) -> Result<(), ApiError> {
+        match content {
+            ReceivedContent::Bytes(bytes) => bytes.extend_from_slice(&piece),
+            ReceivedContent::File(upload) => {
+                let mut own = upload.take().expect("it is put back below");
+                let write = self.reads.run(move || {
+                    let done = own.file.write_all(&piece);
+                    (own, done)
+                });
+                let (own, done) = write.await.map_err(|_| stalled())?;
+                *upload = Some(own);
+                done.map_err(|error| unwritten(&error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a received archive its name. An existing one of this name is replaced.
+    ///
+    /// # Errors
+    /// [`ProblemKind::Unavailable`] if the store cannot be written.
+    pub async fn keep_code(
+        &self,
+        tenant: TenantId,
+        mut received: ReceivedCode,
+    ) -> Result<(), ApiError> {
+        let name = code_object(&received.sha256);
+        match (&self.place, &mut received.content) {
+            (FileSource::Bucket(bucket), ReceivedContent::Bytes(bytes)) => {
+                let object = format!("{}/{name}", code_folder(tenant));
+                let bytes = std::mem::take(bytes);
+                bucket.put(&object, bytes).await.map_err(not_answered)
+            }
+            (_, ReceivedContent::File(upload)) => {
+                let upload = upload.take().expect("it is kept once");
+                let keep = self.reads.run(move || upload.keep(&name));
+                let kept = keep.await.map_err(|_| stalled())?;
+                kept.map_err(|error| unwritten(&error))
+            }
+            (FileSource::Folder(_), ReceivedContent::Bytes(_)) => {
+                unreachable!("an archive is received into the store's own kind of place")
+            }
+        }
+    }
+
+    /// Returns a stored archive.
+    ///
+    /// # Errors
+    /// As [`Files::read`].
+    pub async fn read_code(
+        &self,
+        tenant: TenantId,
+        sha256: &str,
+    ) -> Result<FileDownload, ApiError> {
+        let (folder, name) = (code_folder(tenant), code_object(sha256));
+        let found = match &self.place {
+            FileSource::Folder(root) => self.read_file(root, Path::new(&folder), &name).await?,
+            FileSource::Bucket(bucket) => {
+                let object = format!("{folder}/{name}");
+                let found = bucket.download(&object).await.map_err(not_answered)?;
+                let found = found.ok_or_else(|| gone(&name))?;
+                FileDownload {
+                    bytes: found.bytes,
+                    sha256: None,
+                    body: Body::from_stream(found.content),
+                }
+            }
+        };
+        Ok(FileDownload {
+            sha256: Some(sha256.to_owned()),
+            ..found
+        })
+    }
+
+    /// Removes the tenant's archives that are not in `names`, and abandoned uploads.
+    ///
+    /// # Errors
+    /// [`ProblemKind::Unavailable`] if the store does not answer.
+    pub async fn remove_code_except(
+        &self,
+        tenant: TenantId,
+        names: &[String],
+    ) -> Result<(), ApiError> {
+        let kept: BTreeSet<String> = names.iter().map(|sha256| code_object(sha256)).collect();
+        match &self.place {
+            FileSource::Folder(root) => {
+                let (root, now) = (root.clone(), clock::system());
+                let remove = self.reads.run(move || remove(&root, tenant, &kept, now));
+                let removed = remove.await.map_err(|_| stalled())?;
+                removed.map_err(|error| unwritten(&error))
+            }
+            FileSource::Bucket(bucket) => {
+                let folder = code_folder(tenant);
+                let found = bucket.list(&folder).await.map_err(not_answered)?;
+                let surplus = found.iter().filter(|name| !kept.contains(*name));
+                let surplus: Vec<String> = surplus.map(|name| format!("{folder}/{name}")).collect();
+                bucket.delete(&surplus).await.map_err(not_answered)
+            }
+        }
+    }
+}
+
+impl UploadFile {
+    fn begin(root: &Path, tenant: TenantId) -> io::Result<Self> {
+        let mut folder = FolderHandle::at(root)?;
+        for part in Path::new(&code_folder(tenant)) {
+            folder = folder.make_inner(part)?;
+        }
+        let name = format!("{UPLOAD}{}", clock::new_id());
+        let file = folder.create(OsStr::new(&name), READABLE)?;
+        Ok(Self { folder, name, file })
+    }
+
+    fn keep(self, name: &str) -> io::Result<()> {
+        self.file.sync_all()?;
+        self.folder
+            .rename(OsStr::new(&self.name), OsStr::new(name))?;
+        self.folder.sync()
+    }
+}
+
+fn remove(
+    root: &Path,
+    tenant: TenantId,
+    kept: &BTreeSet<String>,
+    now: SystemTime,
+) -> io::Result<()> {
+    let mut folder = FolderHandle::at(root)?;
+    for part in Path::new(&code_folder(tenant)) {
+        folder = folder.inner(part)?;
+    }
+    for name in folder.names()? {
+        let text = name.to_string_lossy();
+        let is_upload = text.starts_with(UPLOAD);
+        let is_abandoned = || {
+            let modified = folder.metadata(&name).and_then(|found| found.modified());
+            let age = modified.map(|modified| now.duration_since(modified).unwrap_or_default());
+            age.is_ok_and(|age| age > ABANDONED)
+        };
+        if !kept.contains(text.as_ref()) && (!is_upload || is_abandoned()) {
+            folder.remove(&name)?;
+        }
+    }
+    Ok(())
+}
+
+fn cut_off() -> ApiError {
+    let detail = "the body ended before its announced length, or no data came for 30 s";
+    ApiError::new(ProblemKind::MalformedBody, detail)
+}
+
+/// Returns the refusal of an archive above the limit.
+pub fn too_large(most_bytes: u64) -> ApiError {
+    let detail = format!(
+        "a code archive may have at most {most_bytes} bytes; exclude large files in .musterignore"
+    );
+    ApiError::new(ProblemKind::BodyTooLarge, detail)
+}
+
+fn unwritten(error: &io::Error) -> ApiError {
+    tracing::error!(%error, "cannot write a code archive");
+    let detail =
+        "the folder of code archives cannot be written now; the daemon's log has the reason";
+    ApiError::new(ProblemKind::Unavailable, detail).retry_after(5)
+}
