@@ -381,11 +381,12 @@ impl NodeLoop {
             return;
         };
         let (interval_ms, now_ms) = (self.config.report_interval_ms, clock::boottime_ms());
+        // The rest of a log is sent before the end of its task.
+        let logs = self.outbox.logs(&mut self.ledger, interval_ms, now_ms);
         let facts = self
             .outbox
             .facts(&self.ledger, interval_ms, now_ms, clock::unix_ms());
-        let logs = self.outbox.logs(&mut self.ledger, interval_ms, now_ms);
-        for report in facts.into_iter().chain(logs) {
+        for report in logs.into_iter().chain(facts) {
             // If the session has ended, `NodeLoopEvent::Disconnected` follows.
             let _ = session.send(report);
         }

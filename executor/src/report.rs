@@ -3,6 +3,9 @@
 //! At most one report of facts (states and events) and one of logs is unacknowledged. So a long log
 //! delays a fact by at most one bounded message. Unacknowledged data is read from the disk again
 //! and not kept in memory.
+//!
+//! The end of a task follows the rest of its log, because a reader that follows the log stops
+//! there. The scheduler records the reports of a session in order.
 
 use crate::events::{EventPosition, EventTail};
 use crate::ledger::{Ledger, LedgerEntry};
@@ -21,6 +24,8 @@ const TASK_EVENT_BYTES: usize = 512 << 10;
 /// Maximum size of logs in one report; small, so that a fact behind it does not wait long.
 const LOG_BYTES: usize = 512 << 10;
 const TASK_LOG_BYTES: usize = 128 << 10;
+/// Maximum delay of an end by a log, because an ended task still holds its GPUs.
+const MAX_LOG_DELAY_MS: u64 = 1_000;
 
 /// State of reporting within one session.
 #[derive(Debug, Default)]
@@ -42,6 +47,10 @@ struct Tails {
     events: EventTail,
     log: LogTail,
     logged: LogOnce,
+    /// Time at which the task was first seen ended in this session.
+    ended_at_ms: Option<u64>,
+    /// Whether all output of the ended task was sent in this session.
+    is_log_sent: bool,
 }
 
 impl Default for Tails {
@@ -50,7 +59,17 @@ impl Default for Tails {
             events: EventTail::bounded(),
             log: LogTail::default(),
             logged: LogOnce::default(),
+            ended_at_ms: None,
+            is_log_sent: false,
         }
+    }
+}
+
+impl Tails {
+    /// Whether the end of a task may be reported, as far as its log is concerned.
+    fn is_log_over(&mut self, entry: &LedgerEntry, now_ms: u64) -> bool {
+        let since_ms = *self.ended_at_ms.get_or_insert(now_ms);
+        entry.is_log_drained || self.is_log_sent || now_ms >= since_ms + MAX_LOG_DELAY_MS
     }
 }
 
@@ -68,6 +87,9 @@ impl ReportOutbox {
     pub fn restart(&mut self) {
         (self.facts, self.logs, self.number) = (None, None, 0);
         self.told.clear();
+        for tails in self.tails.values_mut() {
+            (tails.ended_at_ms, tails.is_log_sent) = (None, false);
+        }
         (self.facts_at_ms, self.logs_at_ms) = (0, 0);
     }
 
@@ -75,7 +97,8 @@ impl ReportOutbox {
     /// together with states.
     ///
     /// An end is reported together with the last event of its task or later. Otherwise the
-    /// scheduler would take a finished task for one that vanished.
+    /// scheduler would take a finished task for one that vanished. It is reported after the rest of
+    /// the task's log, or after [`MAX_LOG_DELAY_MS`].
     pub fn facts(
         &mut self,
         ledger: &Ledger,
@@ -117,7 +140,10 @@ impl ReportOutbox {
                     flight.events.push((*id, end));
                 }
             }
-            let is_due = !entry.is_ended() || has_all_events;
+            let is_due = !entry.is_ended() || {
+                let tails = self.tails.entry(*id).or_default();
+                tails.is_log_over(entry, now_ms) && has_all_events
+            };
             if is_due && self.told.get(id) != Some(&observed) {
                 report.statuses.push(TaskStatus {
                     task_id: id.to_string(),
@@ -136,10 +162,11 @@ impl ReportOutbox {
         Some(report)
     }
 
-    /// Returns the next parts of logs: every `interval_ms`, or without a pause while more is
-    /// available than fits into one report.
+    /// Returns the next parts of logs: every `interval_ms`, and without a pause while more is
+    /// available than fits into one report or the end of a task waits for its log.
     pub fn logs(&mut self, ledger: &mut Ledger, interval_ms: u64, now_ms: u64) -> Option<Report> {
-        if self.logs.is_some() || now_ms < self.logs_at_ms + interval_ms {
+        let is_due = now_ms >= self.logs_at_ms + interval_ms || self.has_untold_end(ledger);
+        if self.logs.is_some() || !is_due {
             return None;
         }
         let mut report = Report {
@@ -158,14 +185,20 @@ impl ReportOutbox {
                 break;
             }
             let entry = ledger.entries.get_mut(id).expect("listed above");
-            let tail = &mut self.tails.entry(*id).or_default().log;
-            let Some(chunk) = read_log(tail, entry, budget.min(TASK_LOG_BYTES)) else {
+            let tails = self.tails.entry(*id).or_default();
+            // Before the read: a task that ends after this line is read once more.
+            let is_ended = entry.is_ended();
+            let chunk = read_log(&mut tails.log, entry, budget.min(TASK_LOG_BYTES));
+            let Some(chunk) = chunk else {
+                tails.is_log_sent = is_ended;
                 continue;
             };
+            let end = chunk.offset + chunk.data.len() as u64;
+            // Another part may follow, because the log was rotated.
+            tails.is_log_sent =
+                is_ended && !matches!(tails.log.read(entry.folder.path(), end, 1), Ok(Some(_)));
             budget -= chunk.data.len();
-            flight
-                .logs
-                .push((*id, chunk.offset + chunk.data.len() as u64));
+            flight.logs.push((*id, end));
             report.logs.push(chunk);
         }
         self.turn = self.turn.wrapping_add(report.logs.len().max(1));
@@ -238,6 +271,13 @@ impl ReportOutbox {
     pub fn forget(&mut self, id: TaskId) {
         self.tails.remove(&id);
         self.told.remove(&id);
+    }
+
+    fn has_untold_end(&self, ledger: &Ledger) -> bool {
+        known(ledger).any(|(id, entry)| {
+            let is_told = matches!(self.told.get(id), Some(Observed::Gone { .. }));
+            entry.is_ended() && !entry.is_log_drained && !is_told
+        })
     }
 
     fn has_news(&self, ledger: &Ledger) -> bool {

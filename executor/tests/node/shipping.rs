@@ -75,3 +75,26 @@ printf 'half a li' >> events.jsonl
     assert!(site.scheduler.heard().events[&task.id()][&40_000].contains("finished"));
     site.finish();
 }
+
+/// Otherwise a reader that follows the log would end before the last lines, which often contain the
+/// reason of a failure.
+#[test]
+fn end_is_reported_after_the_rest_of_the_log() {
+    let site = Site::started(60_000, &[]);
+    let tasks: Vec<_> = (0..6)
+        .map(|index| {
+            let script = format!("echo first; sleep 0.{}; echo last; exit 3", 30 + 3 * index);
+            site.task(index, &script)
+        })
+        .collect();
+    site.scheduler.assign(1, &tasks);
+    site.until("all are gone", |heard| {
+        tasks.iter().all(|task| {
+            let is_gone = matches!(heard.last(task.id()), Some(Observed::Gone { .. }));
+            let log = heard.log(task.id());
+            assert!(!is_gone || log == "first\nlast\n", "gone after {log:?}");
+            is_gone
+        })
+    });
+    site.finish();
+}
