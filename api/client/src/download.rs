@@ -42,7 +42,7 @@ impl Client {
     }
 }
 
-async fn download(request: Request) -> Result<Download, ClientError> {
+pub(crate) async fn download(request: Request) -> Result<Download, ClientError> {
     let response = send(request).await?;
     let sha256 = response
         .headers()

@@ -5,6 +5,7 @@
 //! `muster_model::view`.
 
 mod calls;
+mod code;
 mod download;
 mod error;
 mod query;

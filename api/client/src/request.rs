@@ -1,6 +1,7 @@
 //! A request and its answer.
 
 use crate::error::ClientError;
+use muster_model::id::JobId;
 use muster_model::view::Problem;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
@@ -14,10 +15,15 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// other answers begin within 30.
 const SILENCE: Duration = Duration::from_secs(35);
 
+/// Longest time of an upload; the server's limit is ten minutes.
+const UPLOAD: Duration = Duration::from_secs(615);
+
 /// A server and the token for it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
+    /// For uploads, which last longer than `SILENCE` before the answer begins.
+    uploads: reqwest::Client,
     base: Url,
     /// Tenant for which an administrator acts; `None` for its own.
     tenant: Option<HeaderValue>,
@@ -76,18 +82,20 @@ impl Client {
         // TLS is rustls with ring in the whole workspace. An error means that the process has
         // already chosen a provider, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder()
-            .connect_timeout(CONNECT)
-            .read_timeout(SILENCE)
-            .default_headers(HeaderMap::from_iter([(AUTHORIZATION, bearer)]))
-            .user_agent(concat!("muster-client/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|source| ClientError::Unreachable {
+        let built = |silence| {
+            let client = reqwest::Client::builder()
+                .connect_timeout(CONNECT)
+                .read_timeout(silence)
+                .default_headers(HeaderMap::from_iter([(AUTHORIZATION, bearer.clone())]))
+                .user_agent(concat!("muster-client/", env!("CARGO_PKG_VERSION")));
+            client.build().map_err(|source| ClientError::Unreachable {
                 url: server.to_owned(),
                 source,
-            })?;
+            })
+        };
         Ok(Self {
-            http,
+            http: built(SILENCE)?,
+            uploads: built(UPLOAD)?,
             base,
             tenant: None,
             observer: None,
@@ -120,14 +128,39 @@ impl Client {
         })
     }
 
+    /// Returns the address of a job's page.
+    #[must_use]
+    pub fn job_page(&self, id: JobId) -> String {
+        let mut page = self.base.clone();
+        let root = page.path().trim_end_matches("api/v1/").to_owned();
+        page.set_path(&format!("{root}jobs/{id}"));
+        page.to_string()
+    }
+
     /// Returns a request to a path of segments, which are escaped.
     pub(crate) fn request(&self, method: Method, segments: &[&str]) -> Request {
+        self.request_by(&self.http, method, segments)
+    }
+
+    /// Returns a request with this content.
+    pub(crate) fn upload(&self, method: Method, segments: &[&str], content: Vec<u8>) -> Request {
+        let request = self.request_by(&self.uploads, method, segments);
+        let sent = request
+            .request
+            .header(CONTENT_TYPE, "application/octet-stream");
+        Request {
+            request: sent.body(content),
+            ..request
+        }
+    }
+
+    fn request_by(&self, http: &reqwest::Client, method: Method, segments: &[&str]) -> Request {
         let mut url = self.base.clone();
         url.path_segments_mut()
             .expect("the base is one")
             .pop_if_empty()
             .extend(segments);
-        let request = self.http.request(method.clone(), url);
+        let request = http.request(method.clone(), url);
         Request {
             request: match &self.tenant {
                 Some(tenant) => request.header("muster-tenant", tenant),

@@ -2,6 +2,7 @@
 //! decisions.
 
 pub mod checkpoints;
+mod code;
 pub mod compare;
 pub mod edit;
 pub mod events;
@@ -9,6 +10,7 @@ pub mod explain;
 pub mod export;
 pub mod export_trace;
 pub mod families;
+mod follow_job;
 pub mod forecast;
 pub mod list;
 pub mod login;
@@ -18,6 +20,7 @@ pub mod priorities;
 mod quota_preview;
 pub mod replay;
 mod resolve_job;
+pub mod run;
 pub mod show;
 pub mod simulate;
 mod simulation_args;
@@ -50,6 +53,8 @@ pub struct CliSession {
 
 #[derive(Debug, Subcommand)]
 pub enum RemoteCommand {
+    /// Run a program in the working folder as a job, and follow it
+    Run(Box<run::RunArgs>),
     /// Submit a job document (YAML or JSON)
     Submit(submit::SubmitArgs),
     /// List jobs, newest first
@@ -134,6 +139,7 @@ impl RemoteCommand {
     /// A refusal of the server, or the reason why it was not reached.
     pub async fn run(self, session: &CliSession) -> anyhow::Result<ExitCode> {
         match self {
+            Self::Run(options) => return options.run(session).await,
             Self::Submit(options) => return options.run(session).await,
             Self::Wait(options) => return options.run(session).await,
             Self::List(options) => options.run(session).await?,

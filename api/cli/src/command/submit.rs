@@ -1,6 +1,6 @@
 //! `muster submit`: reads a job document and submits it.
 
-use super::{CliSession, UsageError, wait};
+use super::{CliSession, UsageError, code, follow_job, wait};
 use crate::document::{self, read};
 use crate::output::line;
 use anyhow::Context as _;
@@ -34,6 +34,10 @@ pub struct SubmitArgs {
     /// Put this file into the document's command.files under its own name or NAME; may be repeated.
     #[arg(long = "file", value_name = "[NAME=]PATH")]
     ship: Vec<String>,
+    /// Send this folder as the program's code (command.code). Files that .gitignore or
+    /// .musterignore exclude are left out.
+    #[arg(long, value_name = "FOLDER")]
+    code: Option<PathBuf>,
     /// Check the document and show what would be submitted, without a change.
     #[arg(long)]
     dry_run: bool,
@@ -43,6 +47,9 @@ pub struct SubmitArgs {
     /// Wait until the job has ended; the exit code gives its result.
     #[arg(long, conflicts_with = "dry_run")]
     wait: bool,
+    /// Print the output until the job has ended; the exit code gives its result.
+    #[arg(short, long, conflicts_with_all = ["dry_run", "wait"])]
+    follow: bool,
 }
 
 impl SubmitArgs {
@@ -62,6 +69,7 @@ impl SubmitArgs {
         for named in &self.ship {
             ship(&mut document, named)?;
         }
+        let packed = self.code.as_deref().map(code::pack).transpose()?;
         document::note_start_over(&document);
         if self.dry_run {
             let job = session.client.dry_run(&document).await?;
@@ -70,10 +78,18 @@ impl SubmitArgs {
             })?;
             return Ok(ExitCode::SUCCESS);
         }
+        if let Some(packed) = packed {
+            code::name_in(&mut document, &packed.sha256)?;
+            code::upload(session, packed).await?;
+        }
         let job = session
             .client
             .submit(&document, self.idempotency_key.as_deref())
             .await?;
+        if self.follow {
+            line(&format!("job {} ({}) submitted", job.name, job.id))?;
+            return follow_job::follow(session, &job).await;
+        }
         if self.wait {
             line(&format!("job {} ({}) submitted", job.name, job.id))?;
             hint(session, job.id).await;
@@ -162,7 +178,7 @@ fn origin(from: &str) -> anyhow::Result<(&str, Option<u64>)> {
 
 /// Sets the value at a path such as `engine.optimizer.learning_rate` or `engine.model.hidden[0]`.
 /// The server checks whether the field exists.
-fn assign(document: &mut serde_json::Value, assignment: &str) -> anyhow::Result<()> {
+pub(super) fn assign(document: &mut serde_json::Value, assignment: &str) -> anyhow::Result<()> {
     let wrong = |what: &str| UsageError(format!("--set {assignment}: {what}"));
     let (path, value) = assignment
         .split_once('=')

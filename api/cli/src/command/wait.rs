@@ -66,11 +66,16 @@ pub async fn until_ended(
     };
     bar.finish_and_clear();
     session.output.print(&job, ending)?;
-    Ok(match job.phase {
+    Ok(exit_code(job.phase))
+}
+
+/// Returns the exit code of a job that has ended.
+pub fn exit_code(phase: JobPhase) -> ExitCode {
+    match phase {
         JobPhase::Succeeded => ExitCode::SUCCESS,
         JobPhase::Cancelled => ExitCode::from(CANCELLED),
         _ => ExitCode::from(FAILED),
-    })
+    }
 }
 
 /// Draws the job until it has ended, and returns it then.
@@ -107,7 +112,10 @@ async fn follow(session: &CliSession, id: JobId, bar: &ProgressBar) -> anyhow::R
 }
 
 /// Reads the job. Retries while the server restarts.
-async fn read(session: &CliSession, id: JobId) -> Result<JobView, ClientError> {
+///
+/// # Errors
+/// If the server refuses, or does not answer for half a minute.
+pub async fn read(session: &CliSession, id: JobId) -> Result<JobView, ClientError> {
     const PAUSE: Duration = Duration::from_millis(500);
     /// Together half a minute. A longer outage is reported to the user.
     const ATTEMPTS: u32 = 60;
@@ -123,7 +131,8 @@ async fn read(session: &CliSession, id: JobId) -> Result<JobView, ClientError> {
     }
 }
 
-fn draw(bar: &ProgressBar, job: &JobView) {
+/// Shows the job's phase and steps.
+pub fn draw(bar: &ProgressBar, job: &JobView) {
     bar.set_prefix(format!(
         "{} {}",
         job.name,
@@ -165,7 +174,8 @@ pub fn ending(job: &JobView) -> String {
     }
 }
 
-fn bar() -> ProgressBar {
+/// Returns a progress bar, which is hidden unless stderr is a terminal.
+pub fn bar() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

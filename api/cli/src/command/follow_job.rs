@@ -1,0 +1,275 @@
+//! Follows a job in the terminal until it ends: its output, its phases and its loss.
+
+use super::{CliSession, wait};
+use crate::output::{Out, prompt};
+use futures::StreamExt as _;
+use indicatif::ProgressBar;
+use muster_client::{Messages, StreamItem};
+use muster_model::job::JobPhase;
+use muster_model::view::{JobView, ProgressMessage};
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The coordinator, whose output is shown.
+const TASK: &str = "worker-0";
+/// Maximum wait for the rest of the output after the end of the job.
+const REST_OF_LOG: Duration = Duration::from_secs(10);
+/// Number of points of the curve.
+const CURVE_POINTS: usize = 24;
+/// Levels of the curve.
+const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// What the user chose after Ctrl-C.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Interrupted {
+    Detach,
+    Cancel,
+    Continue,
+}
+
+/// The terminal: output above, the progress bar below.
+struct Screen {
+    bar: ProgressBar,
+    /// The newest phase line.
+    phase: String,
+    /// The beginning of a line whose end has not arrived, if there is a bar.
+    partial: String,
+    losses: VecDeque<f64>,
+}
+
+/// Follows the job. Returns the exit code of `muster wait` for its phase, or 0 if the user detaches.
+///
+/// # Errors
+/// If the server refuses.
+pub async fn follow(session: &CliSession, job: &JobView) -> anyhow::Result<ExitCode> {
+    let mut screen = Screen::new();
+    let mut changes = session.client.watch_job(job.id, None);
+    let mut log = session.client.follow_place(job.id, TASK, None);
+    let mut log_ended = false;
+    loop {
+        tokio::select! {
+            item = log.next(), if !log_ended => match item.transpose()? {
+                Some(item) => log_ended = screen.log(&item)?,
+                None => log_ended = true,
+            },
+            item = changes.next() => match item.transpose()? {
+                Some(StreamItem::Progress(series)) => screen.progress(&series),
+                // Between events, a round may have changed the reason why the job waits.
+                Some(StreamItem::Event(_) | StreamItem::Opened(_)) => {
+                    let now = wait::read(session, job.id).await?;
+                    if now.phase.is_terminal() {
+                        return end(session, screen, log, log_ended, &now).await;
+                    }
+                    screen.phase(&now);
+                }
+                Some(_) => {}
+                None => changes = session.client.watch_job(job.id, None),
+            },
+            pressed = tokio::signal::ctrl_c() => {
+                pressed?;
+                match screen.ask(&job.name)? {
+                    Interrupted::Continue => {}
+                    Interrupted::Detach => {
+                        note!("muster: the job continues; muster logs -f {}", job.name);
+                        return Ok(ExitCode::SUCCESS);
+                    }
+                    Interrupted::Cancel => {
+                        session.client.cancel(job.id).await?;
+                        note!("muster: cancelling");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Prints the rest of the output and how the job ended.
+async fn end(
+    session: &CliSession,
+    mut screen: Screen,
+    mut log: Messages,
+    log_ended: bool,
+    job: &JobView,
+) -> anyhow::Result<ExitCode> {
+    if !log_ended {
+        let rest = async {
+            while let Some(item) = log.next().await.transpose()? {
+                if screen.log(&item)? {
+                    break;
+                }
+            }
+            anyhow::Ok(())
+        };
+        // The output is complete once the node has reported its end, which a lost node never does.
+        if let Ok(read) = tokio::time::timeout(REST_OF_LOG, rest).await {
+            read?;
+        }
+    }
+    screen.close()?;
+    if session.output.is_whole() {
+        session.output.print(job, wait::ending)?;
+    } else {
+        note!("muster: {}", wait::ending(job));
+    }
+    if job.phase == JobPhase::Failed {
+        note!("muster: muster show {} lists its tasks", job.name);
+    }
+    Ok(wait::exit_code(job.phase))
+}
+
+impl Screen {
+    fn new() -> Self {
+        Self {
+            bar: wait::bar(),
+            phase: String::new(),
+            partial: String::new(),
+            losses: VecDeque::new(),
+        }
+    }
+
+    /// Prints a message of the log's stream. Returns `true` at its end.
+    fn log(&mut self, item: &StreamItem) -> io::Result<bool> {
+        match item {
+            StreamItem::Log(piece) => self.print(&piece.text)?,
+            StreamItem::TaskEnd(end) => {
+                let reason = &end.reason;
+                self.note(&format!("muster: {reason}; the next {TASK} begins:"));
+            }
+            StreamItem::End(_) => return Ok(true),
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Prints whole lines above the bar. Without a bar, everything at once.
+    fn print(&mut self, text: &str) -> io::Result<()> {
+        if self.bar.is_hidden() {
+            return write(text);
+        }
+        self.partial.push_str(text);
+        let Some(end) = self.partial.rfind('\n') else {
+            return Ok(());
+        };
+        let rest = self.partial.split_off(end + 1);
+        let lines = std::mem::replace(&mut self.partial, rest);
+        self.bar.suspend(|| write(&lines))
+    }
+
+    fn note(&self, text: &str) {
+        self.bar.suspend(|| note!("{text}"));
+    }
+
+    fn phase(&mut self, job: &JobView) {
+        wait::draw(&self.bar, job);
+        let mut phase = job.phase.as_str().to_owned();
+        if let Some(waiting) = &job.waiting {
+            phase = format!("{phase}: {}", waiting.message);
+            if let Some(helps) = &waiting.smallest_change {
+                phase = format!("{phase}; what would help: {helps}");
+            }
+        }
+        if phase != self.phase {
+            self.note(&format!("muster: {phase}"));
+            self.phase = phase;
+        }
+    }
+
+    fn progress(&mut self, series: &ProgressMessage) {
+        for newest in &series.samples {
+            self.bar.set_position(newest.sample.step);
+            self.losses.push_back(newest.sample.loss);
+            if self.losses.len() > CURVE_POINTS {
+                self.losses.pop_front();
+            }
+        }
+        if let Some(loss) = self.losses.back() {
+            let curve = curve(&self.losses);
+            self.bar.set_message(format!("loss {loss:.4} {curve}"));
+        }
+    }
+
+    /// Asks what to do after Ctrl-C. Without a terminal, the job continues without this command.
+    fn ask(&self, name: &str) -> io::Result<Interrupted> {
+        if !io::stdin().is_terminal() {
+            return Ok(Interrupted::Detach);
+        }
+        self.bar.suspend(|| {
+            prompt(&format!(
+                "\nmuster: detach from {name} (d), cancel it (c), or continue to follow it (Enter)? "
+            ));
+            let mut answer = String::new();
+            io::stdin().read_line(&mut answer)?;
+            Ok(choice(&answer))
+        })
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.bar.finish_and_clear();
+        write(&std::mem::take(&mut self.partial))
+    }
+}
+
+fn choice(answer: &str) -> Interrupted {
+    match answer.trim() {
+        "d" | "detach" => Interrupted::Detach,
+        "c" | "cancel" => Interrupted::Cancel,
+        // The end of the input, such as a closed terminal.
+        "" if !answer.ends_with('\n') => Interrupted::Detach,
+        _ => Interrupted::Continue,
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut out = Out;
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Draws values as bars between their minimum and maximum.
+fn curve(values: &VecDeque<f64>) -> String {
+    let finite = || values.iter().copied().filter(|value| value.is_finite());
+    let least = finite().fold(f64::INFINITY, f64::min);
+    let span = finite().fold(f64::NEG_INFINITY, f64::max) - least;
+    let level = |value: f64| {
+        if !value.is_finite() {
+            return '!';
+        }
+        let share = if span > 0.0 {
+            (value - least) / span
+        } else {
+            0.0
+        };
+        LEVELS[(share * (LEVELS.len() - 1) as f64).round() as usize]
+    };
+    values.iter().map(|value| level(*value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curve_spans_minimum_to_maximum() {
+        assert_eq!(
+            curve(&VecDeque::from([4.0, 3.0, 2.0, f64::NAN, 1.0])),
+            "█▆▃!▁"
+        );
+        assert_eq!(curve(&VecDeque::from([2.0, 2.0])), "▁▁");
+        assert_eq!(curve(&VecDeque::new()), "");
+    }
+
+    #[test]
+    fn interruption_detaches_only_on_request() {
+        for (answer, chosen) in [
+            ("d\n", Interrupted::Detach),
+            ("c\n", Interrupted::Cancel),
+            ("\n", Interrupted::Continue),
+            ("x\n", Interrupted::Continue),
+            ("", Interrupted::Detach),
+        ] {
+            assert_eq!(choice(answer), chosen, "{answer:?}");
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! `muster run`: sends the working folder, runs a program in it as a job, and follows the job.
+
+use super::submit::assign;
+use super::{CliSession, UsageError, code, follow_job};
+use crate::document;
+use crate::output::line;
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Name of a job whose program gives none.
+const UNNAMED: &str = "run";
+/// Maximum length of a study's name. That of a job may be longer.
+const MAX_NAME: usize = 55;
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Name of the job [default: from the program, such as train for train.py].
+    #[arg(long)]
+    name: Option<String>,
+    /// GPUs (or CPU slots) of each worker; 0 for a job without GPUs [default: 1].
+    #[arg(long, value_name = "N")]
+    gpus: Option<u32>,
+    /// Number of workers, or the range in which the scheduler chooses it.
+    #[arg(long, value_name = "N|MIN:MAX", default_value = "1", value_parser = workers)]
+    workers: WorkerRange,
+    /// GPU model on which the job may run, such as A100; may be repeated, in order of preference.
+    #[arg(long = "gpu-kind", value_name = "MODEL")]
+    gpu_kinds: Vec<String>,
+    /// Cores of each worker, such as 4 or 0.5.
+    #[arg(long, value_name = "CORES")]
+    cpus: Option<f64>,
+    /// Memory of each worker, such as 16Gi.
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// Container image, on clusters whose tasks are pods.
+    #[arg(long)]
+    image: Option<String>,
+    /// Environment variable of the program; without a value, that of this shell. May be repeated.
+    #[arg(short, long = "env", value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// Set another field of the document, such as retries=3; may be repeated.
+    #[arg(long = "set", value_name = "FIELD=VALUE")]
+    set: Vec<String>,
+    /// Search parameters: a study document without `job`. A parameter `lr` replaces the argument
+    /// {lr} of the program.
+    #[arg(long, value_name = "FILE", conflicts_with = "name")]
+    study: Option<PathBuf>,
+    /// Folder to send. Files that .gitignore or .musterignore exclude are left out.
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    dir: PathBuf,
+    /// Send no folder: the program is on the nodes.
+    #[arg(long, conflicts_with = "dir")]
+    no_code: bool,
+    /// Check and print the document, and submit nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Write the document to this file, too.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Do not follow the job.
+    #[arg(short, long)]
+    detach: bool,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    argv: Vec<String>,
+}
+
+/// Smallest and largest number of workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct WorkerRange {
+    min: u32,
+    max: u32,
+}
+
+fn workers(text: &str) -> Result<WorkerRange, String> {
+    let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
+    let range = match text.split_once(':') {
+        None => number(text).map(|number| (number, number)),
+        Some((min, max)) => number(min).zip(number(max)),
+    };
+    match range {
+        Some((min, max)) if min <= max => Ok(WorkerRange { min, max }),
+        _ => Err("expected a number such as 4, or a range such as 1:8".to_owned()),
+    }
+}
+
+impl RunArgs {
+    /// # Errors
+    /// If the folder cannot be sent, or the server refuses the document.
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<ExitCode> {
+        let mut job = self.document()?;
+        for assignment in &self.set {
+            assign(&mut job, assignment)?;
+        }
+        let packed = if self.no_code {
+            None
+        } else {
+            Some(code::pack(&self.dir)?)
+        };
+        if let Some(packed) = &packed {
+            code::name_in(&mut job, &packed.sha256)?;
+        }
+        let document = match &self.study {
+            Some(file) => in_study(document::read(file)?, job)?,
+            None => job,
+        };
+        if let Some(path) = &self.save {
+            let text = serde_norway::to_string(&document)?;
+            std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
+        }
+        if self.dry_run {
+            return self.check(session, &document).await;
+        }
+        if let Some(packed) = packed {
+            code::upload(session, packed).await?;
+        }
+        if self.study.is_some() {
+            let study = session.client.create_study(&document, None).await?;
+            session.output.print(&study, |study| {
+                format!(
+                    "study {} created; muster study show {}",
+                    study.name, study.name
+                )
+            })?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let job = session.client.submit(&document, None).await?;
+        if self.detach {
+            session.output.print(&job, |job| {
+                let name = &job.name;
+                format!("job {name} ({}) submitted; muster logs -f {name}", job.id)
+            })?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        note!("muster: job {} ({}) submitted", job.name, job.id);
+        note!("muster: {}", session.client.job_page(job.id));
+        follow_job::follow(session, &job).await
+    }
+
+    /// Checks the document without its code, which is not uploaded, and prints the document.
+    async fn check(&self, session: &CliSession, document: &Value) -> anyhow::Result<ExitCode> {
+        let mut checked = document.clone();
+        let job = match self.study {
+            Some(_) => checked.get_mut("job"),
+            None => Some(&mut checked),
+        };
+        let command = job.and_then(|job| job.get_mut("command")?.as_object_mut());
+        command.map(|command| command.remove("code"));
+        if self.study.is_some() {
+            session.client.dry_run_study(&checked).await?;
+        } else {
+            session.client.dry_run(&checked).await?;
+        }
+        line(serde_norway::to_string(document)?.trim_end())?;
+        note!("muster: this would be submitted; nothing was changed");
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Returns the job document without code.
+    fn document(&self) -> anyhow::Result<Value> {
+        let mut worker = Map::new();
+        let mut set = |name: &str, value: Value| drop(worker.insert(name.to_owned(), value));
+        if let Some(gpus) = self.gpus {
+            set("gpus", json!(gpus));
+        }
+        if let Some(cpus) = self.cpus {
+            set("cpu_milli", json!((cpus * 1000.0).round() as u64));
+        }
+        if let Some(memory) = &self.memory {
+            set("memory_bytes", json!(memory));
+        }
+        if !self.gpu_kinds.is_empty() {
+            set("gpu_kinds", json!(self.gpu_kinds));
+        }
+        let WorkerRange { min, max } = self.workers;
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => name_of(&self.argv),
+        };
+        let mut document = json!({
+            "version": "muster/v1",
+            "name": name,
+            "command": { "argv": self.argv },
+            "scale": { "workers": { "min": min, "max": max } },
+        });
+        if !worker.is_empty() {
+            document["resources"] = json!({ "worker": worker });
+        }
+        if let Some(image) = &self.image {
+            document["pod"] = json!({ "image": image });
+        }
+        for named in &self.env {
+            let (name, value) = variable(named)?;
+            document["command"]["env"][name] = json!(value);
+        }
+        Ok(document)
+    }
+}
+
+/// Returns the name and value of `NAME=VALUE`, or of a variable of this shell.
+fn variable(named: &str) -> Result<(&str, String), UsageError> {
+    if let Some((name, value)) = named.split_once('=') {
+        return Ok((name, value.to_owned()));
+    }
+    let value = std::env::var(named).map_err(|_| {
+        UsageError(format!(
+            "--env {named}: this shell has no variable {named}; give it as {named}=VALUE"
+        ))
+    })?;
+    Ok((named, value))
+}
+
+/// Returns a job's name from its program: that of the script, or of the module after `-m`.
+fn name_of(argv: &[String]) -> String {
+    let module = argv.iter().position(|word| word == "-m");
+    let module = module.and_then(|at| argv.get(at + 1));
+    let script = argv.iter().skip(1).find(|word| {
+        let extension = Path::new(word).extension();
+        extension.is_some_and(|extension| extension == "py" || extension == "sh")
+    });
+    let named = module
+        .or(script)
+        .or(argv.first())
+        .map_or("", String::as_str);
+    let stem = Path::new(named).file_stem().unwrap_or_default();
+    let stem = stem.to_string_lossy().to_lowercase();
+    let plain: String = stem
+        .chars()
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() {
+                letter
+            } else {
+                '-'
+            }
+        })
+        .take(MAX_NAME)
+        .collect();
+    let name = plain.trim_matches('-');
+    if name.is_empty() { UNNAMED } else { name }.to_owned()
+}
+
+/// Returns the study with the job. Each parameter without a `field` replaces the argument `{name}`.
+fn in_study(mut study: Value, mut job: Value) -> anyhow::Result<Value> {
+    let wrong = |text: String| anyhow::Error::from(UsageError(text));
+    let argv = job["command"]["argv"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let parameters = study
+        .pointer_mut("/search/parameters")
+        .and_then(Value::as_array_mut)
+        .ok_or_else(|| wrong("--study: the document has no search.parameters".to_owned()))?;
+    for parameter in parameters {
+        let Some(fields) = parameter.as_object_mut() else {
+            continue;
+        };
+        let Some(name) = fields.get("name").and_then(Value::as_str) else {
+            continue;
+        };
+        if fields.contains_key("field") {
+            continue;
+        }
+        let placeholder = format!("{{{name}}}");
+        let at = argv
+            .iter()
+            .position(|word| word.as_str() == Some(&placeholder));
+        let at = at.ok_or_else(|| {
+            wrong(format!(
+                "--study: the parameter {name} has no field, and no argument of the program is {placeholder}"
+            ))
+        })?;
+        fields.insert("field".to_owned(), json!(format!("command.argv[{at}]")));
+    }
+    let named = job.as_object_mut().map(|job| {
+        job.remove("version");
+        job.remove("name")
+    });
+    let study_fields = study
+        .as_object_mut()
+        .ok_or_else(|| wrong("--study: the document is no map of fields".to_owned()))?;
+    if study_fields.contains_key("job") {
+        return Err(wrong(
+            "--study: the document has a job already; muster study create takes it".to_owned(),
+        ));
+    }
+    study_fields.entry("version").or_insert(json!("muster/v1"));
+    study_fields.entry("kind").or_insert(json!("study"));
+    if let Some(name) = named.flatten() {
+        study_fields.entry("name").or_insert(name);
+    }
+    study_fields.insert("job".to_owned(), job);
+    Ok(study)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn job_is_named_after_its_program() {
+        for (argv, name) in [
+            ("python train.py --lr 0.1", "train"),
+            ("python3 -u src/My_Model.py", "my-model"),
+            ("python -m torch.distributed.run train.py", "torch"),
+            ("torchrun --nproc-per-node 2 fit.py", "fit"),
+            ("bash -c ls", "bash"),
+            ("./___", "run"),
+        ] {
+            assert_eq!(name_of(&words(argv)), name, "{argv}");
+        }
+    }
+
+    #[test]
+    fn workers_are_a_number_or_a_range() {
+        assert_eq!(workers("4"), Ok(WorkerRange { min: 4, max: 4 }));
+        assert_eq!(workers("1:8"), Ok(WorkerRange { min: 1, max: 8 }));
+        for wrong in ["0", "8:1", "a", "1:", ":2", "1:2:3", "-1"] {
+            assert!(workers(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parameter_of_a_study_replaces_its_argument() {
+        let study = json!({ "search": { "parameters": [{ "name": "lr", "type": "float" },
+            { "name": "width", "field": "command.env.WIDTH" }] } });
+        let job = json!({ "version": "muster/v1", "name": "train",
+            "command": { "argv": ["python", "train.py", "--lr", "{lr}"] } });
+        let whole = in_study(study.clone(), job).expect("a study");
+        assert_eq!(whole["search"]["parameters"][0]["field"], "command.argv[3]");
+        assert_eq!(
+            whole["search"]["parameters"][1]["field"],
+            "command.env.WIDTH"
+        );
+        assert_eq!(
+            (&whole["name"], &whole["kind"]),
+            (&json!("train"), &json!("study"))
+        );
+        assert!(whole["job"].get("name").is_none() && whole["job"].get("version").is_none());
+        let other = json!({ "name": "x", "command": { "argv": ["python", "--lr={lr}"] } });
+        let error = in_study(study, other).expect_err("no argument").to_string();
+        assert!(error.contains("{lr}"), "{error}");
+    }
+}
