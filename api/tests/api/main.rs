@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod client;
+mod code;
 mod commands;
 mod connections;
 mod cpu_only;

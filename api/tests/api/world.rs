@@ -207,6 +207,11 @@ impl World {
             .await
     }
 
+    pub async fn put_bytes(&self, token: &str, path: &str, bytes: &[u8]) -> Answer {
+        let body = Body::from(bytes.to_vec());
+        self.send(request(Method::PUT, token, path, body)).await
+    }
+
     pub async fn delete(&self, token: &str, path: &str) -> Answer {
         self.send(request(Method::DELETE, token, path, Body::empty()))
             .await

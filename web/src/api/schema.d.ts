@@ -1,5 +1,51 @@
 // Generated from api/openapi.json by `npm run generate`. Do not edit.
 export interface paths {
+    "/api/v1/code/{sha256}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show a code archive
+         * @description 404 if the tenant has no archive of this name; a client then uploads it.
+         */
+        get: operations["getCode"];
+        /**
+         * Upload a code archive
+         * @description The body is a zstd-compressed tar file of files, folders and symbolic links, and the path names
+         *     its SHA-256. Documents refer to it in `command.code.archive`. An upload of a stored archive
+         *     replaces it. Archives that no job or study names are removed a week after their last use.
+         */
+        put: operations["putCode"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/code/{sha256}/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download a code archive
+         * @description A zstd-compressed tar file.
+         */
+        get: operations["downloadCode"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -1620,6 +1666,28 @@ export interface components {
          * @enum {string}
          */
         Closed: "open" | "to_new" | "to_all";
+        /** @description Code of a program: an archive that a client has uploaded (`PUT /code/{sha256}`). */
+        Code: {
+            /**
+             * @description SHA-256 of an archive of this tenant, as 64 hexadecimal digits. `muster run` and `muster
+             *     submit --code` upload a folder and set it.
+             */
+            archive: string;
+        };
+        /** @description A stored code archive. */
+        CodeView: {
+            /**
+             * Format: int64
+             * @description Size of the archive.
+             */
+            bytes: number;
+            /**
+             * Format: date-time
+             * @description When it was uploaded.
+             */
+            created_at: string;
+            sha256: string;
+        };
         /** @description A codec with its settings. */
         CodecConfig: {
             /** @enum {string} */
@@ -1719,6 +1787,7 @@ export interface components {
              *     as `[python3, -c, "import torch"]`. The program of `argv` is always searched for.
              */
             check?: string[];
+            code?: components["schemas"]["Code"] | null;
             /** @description Which processes must end before the job has succeeded. */
             ends?: components["schemas"]["Ends"];
             /**
@@ -1729,8 +1798,8 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description Files in the task's folder when the program starts, by relative path. At most 64, with at
-             *     most 64 KiB together.
+             * @description Files in the task's folder when the program starts, by relative path. They replace files of
+             *     `code`. At most 64, with at most 64 KiB together.
              */
             files?: {
                 [key: string]: string;
@@ -1750,7 +1819,7 @@ export interface components {
             steps?: number | null;
             /**
              * @description Working folder of the program: an absolute path that exists on every node. Default: a new
-             *     folder of the task, which contains `files`.
+             *     folder of the task, which contains `code` and `files`.
              */
             working_dir?: string | null;
         };
@@ -3005,6 +3074,11 @@ export interface components {
         };
         /** @description Change of limits. A field that is left out stays; null restores the default. */
         LimitsChange: {
+            /**
+             * Format: int64
+             * @description Maximum bytes of stored code archives. Unused ones are removed.
+             */
+            code_bytes?: number | null;
             /**
              * Format: int64
              * @description Maximum number of listed checkpoints of one job. The oldest are removed from the list,
@@ -5131,6 +5205,11 @@ export interface components {
         TenantLimits: {
             /**
              * Format: int64
+             * @description Maximum bytes of stored code archives. Unused ones are removed.
+             */
+            code_bytes: number;
+            /**
+             * Format: int64
              * @description Maximum number of listed checkpoints of one job. The oldest are removed from the list,
              *     pruned ones first.
              */
@@ -5888,6 +5967,109 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    getCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description SHA-256 of the archive */
+                sha256: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The archive is stored */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CodeView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    putCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description SHA-256 of the body as 64 hexadecimal digits */
+                sha256: string;
+            };
+            cookie?: never;
+        };
+        /** @description The archive, at most 128 MiB by default */
+        requestBody: {
+            content: {
+                "application/octet-stream": number[];
+            };
+        };
+        responses: {
+            /** @description Stored */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CodeView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    downloadCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description SHA-256 of the archive */
+                sha256: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    /** @description Hex SHA-256 of the file */
+                    "Muster-Sha256"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": number[];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     listEvents: {
         parameters: {
             query?: {

@@ -213,21 +213,23 @@ fn variable(named: &str) -> Result<(&str, String), UsageError> {
     Ok((named, value))
 }
 
-/// Returns a job's name from its program: that of the script, or of the module after `-m`.
+/// Returns a job's name from its program: that of the first script, of the module after `-m`, or of
+/// the program itself.
 fn name_of(argv: &[String]) -> String {
-    let module = argv.iter().position(|word| word == "-m");
-    let module = module.and_then(|at| argv.get(at + 1));
-    let script = argv.iter().skip(1).find(|word| {
+    let is_script = |word: &&String| {
         let extension = Path::new(word).extension();
         extension.is_some_and(|extension| extension == "py" || extension == "sh")
-    });
-    let named = module
-        .or(script)
-        .or(argv.first())
-        .map_or("", String::as_str);
-    let stem = Path::new(named).file_stem().unwrap_or_default();
-    let stem = stem.to_string_lossy().to_lowercase();
-    let plain: String = stem
+    };
+    let stem = |word: &String| {
+        let stem = Path::new(word).file_stem().unwrap_or_default();
+        stem.to_string_lossy().into_owned()
+    };
+    let script = argv.iter().find(is_script).map(stem);
+    let option = argv.iter().position(|word| word == "-m");
+    let module = option.and_then(|at| argv.get(at + 1)).cloned();
+    let named = script.or(module).or_else(|| argv.first().map(stem));
+    let named = named.unwrap_or_default().to_lowercase();
+    let plain: String = named
         .chars()
         .map(|letter| {
             if letter.is_ascii_alphanumeric() {
@@ -308,7 +310,10 @@ mod tests {
         for (argv, name) in [
             ("python train.py --lr 0.1", "train"),
             ("python3 -u src/My_Model.py", "my-model"),
-            ("python -m torch.distributed.run train.py", "torch"),
+            (
+                "python -m torch.distributed.run train.py",
+                "torch-distributed",
+            ),
             ("torchrun --nproc-per-node 2 fit.py", "fit"),
             ("bash -c ls", "bash"),
             ("./___", "run"),
