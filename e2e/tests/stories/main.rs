@@ -29,6 +29,7 @@ mod population;
 mod preempted;
 mod resized;
 mod restarted;
+mod run;
 mod shards;
 mod shared;
 mod slicing;

@@ -1,0 +1,175 @@
+//! `muster run`: a program of a working folder becomes a job, whose output the command shows.
+
+#[path = "../../../executor/engine/training/tests/rig/s3.rs"]
+#[expect(dead_code, reason = "the engine's tests use the other items")]
+mod s3;
+
+use muster_e2e::cluster::{CheckpointBucket, TestCluster, TestClusterOptions};
+use muster_model::job::JobPhase;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const NODES: TestClusterOptions = TestClusterOptions { nodes: 2, slots: 1 };
+
+/// Exit code of a failed job.
+const FAILED: i32 = 10;
+
+/// Imports a module of the folder, and prints what it finds there.
+const TRAIN: &str = r#"
+import os, sys
+from model import curve
+print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], os.environ["COLOR"], sys.argv[1:])
+print("files", sorted(name for name in os.listdir(".") if name != "__pycache__"))
+for step, loss in enumerate(curve, 1):
+    print(f"muster: step={step} loss={loss}", flush=True)
+print("last words")
+"#;
+
+/// A working folder with a file that is not to be sent.
+fn project() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    fs::write(at.join("train.py"), TRAIN).expect("written");
+    fs::write(at.join("model.py"), "curve = [0.5, 0.25, 0.125]\n").expect("written");
+    fs::write(at.join(".gitignore"), "*.npz\n").expect("written");
+    fs::write(at.join("data.npz"), "large").expect("written");
+    folder
+}
+
+fn command(cluster: &TestCluster, folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = cluster.muster();
+    command
+        .current_dir(folder)
+        .env("COLOR", "red")
+        .stdin(Stdio::null())
+        .arg("run")
+        .args(arguments);
+    command
+}
+
+fn run(cluster: &TestCluster, folder: &Path, arguments: &[&str]) -> (Output, String, String) {
+    let output = command(cluster, folder, arguments).output();
+    let output = output.expect("muster runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    (output, out, err)
+}
+
+/// Returns the only stored archive.
+fn archive(cluster: &TestCluster) -> PathBuf {
+    let only = |folder: &Path| {
+        let mut entries = fs::read_dir(folder).expect("a folder");
+        entries.next().expect("an entry").expect("readable").path()
+    };
+    only(&only(&cluster.checkpoints().join("code")))
+}
+
+#[tokio::test]
+async fn program_of_a_folder_runs_on_two_nodes() {
+    let mut cluster = TestCluster::start(NODES).await;
+    let folder = project();
+    let train = [
+        "--workers",
+        "2",
+        "--env",
+        "COLOR",
+        "--",
+        "python3",
+        "train.py",
+        "--lr",
+        "0.1",
+    ];
+    let (output, out, err) = run(&cluster, folder.path(), &train);
+    assert!(output.status.success(), "{out}{err}");
+    assert!(out.contains("rank 0 of 2 red ['--lr', '0.1']"), "{out}");
+    assert!(
+        out.contains("files ['.gitignore', 'model.py', 'train.py']"),
+        "{out}"
+    );
+    assert!(out.ends_with("last words\n"), "{out}");
+    assert!(err.contains("muster: job train succeeded"), "{err}");
+    let other = cluster.run(&["logs", "train", "--task", "worker-1"]);
+    assert!(other.contains("rank 1 of 2 red"), "{other}");
+
+    // An unchanged folder is not uploaded again. An upload would replace the file.
+    let stored = archive(&cluster);
+    let before = fs::metadata(&stored).expect("there").ino();
+    let fails = [
+        "--set",
+        "retries=0",
+        "--",
+        "sh",
+        "-c",
+        "cat model.py; exit 3",
+    ];
+    let (output, out, err) = run(&cluster, folder.path(), &fails);
+    assert_eq!(output.status.code(), Some(FAILED), "{out}{err}");
+    assert!(out.contains("curve = "), "{out}");
+    assert!(err.contains("worker-0 exited with code 3"), "{err}");
+    assert_eq!(fs::metadata(&stored).expect("there").ino(), before);
+
+    // Another process has replaced the archive, and no node has a copy.
+    fs::write(&stored, "another program").expect("written");
+    for node in ["node-1", "node-2"] {
+        let _ = fs::remove_dir_all(cluster.data().join("nodes").join(node).join("code"));
+    }
+    let (_, document, _) = run(
+        &cluster,
+        folder.path(),
+        &["--dry-run", "--", "python3", "train.py"],
+    );
+    let job = cluster.submit(&format!("{document}retries: 0\n")).await.id;
+    let ended = cluster
+        .until(job, "an end", |job| job.phase.is_terminal())
+        .await;
+    assert_eq!(ended.phase, JobPhase::Failed);
+    let failure = ended.failure.expect("a reason");
+    assert!(failure.contains("has another content"), "{failure}");
+    cluster.down();
+}
+
+#[tokio::test]
+async fn interrupted_run_leaves_the_job() {
+    let mut cluster = TestCluster::start(NODES).await;
+    let folder = project();
+    let long = ["--name", "long", "--", "sh", "-c", "echo begun; sleep 600"];
+    let mut running = command(&cluster, folder.path(), &long)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("muster runs");
+    let mut lines = BufReader::new(running.stdout.take().expect("piped")).lines();
+    assert_eq!(lines.next().expect("a line").expect("UTF-8"), "begun");
+    let id = i32::try_from(running.id()).expect("a process id");
+    kill_process(Pid::from_raw(id).expect("positive"), Signal::INT).expect("it runs");
+    let ended = running.wait().expect("it ends");
+    assert!(ended.success(), "{ended}");
+    let shown = cluster.run(&["show", "long", "-o", "json"]);
+    assert!(shown.contains("\"phase\": \"running\""), "{shown}");
+    let _ = cluster.run(&["cancel", "long"]);
+    cluster.down();
+}
+
+#[tokio::test]
+async fn program_of_a_folder_comes_from_a_bucket() {
+    let server = s3::TestBucket::start();
+    let bucket = CheckpointBucket {
+        place: server.place(),
+        environment: server.environment(),
+    };
+    let mut cluster = TestCluster::start_saving(NODES, bucket).await;
+    let folder = project();
+    let train = ["--env", "COLOR", "--", "python3", "train.py"];
+    let (output, out, err) = run(&cluster, folder.path(), &train);
+    assert!(output.status.success(), "{out}{err}");
+    assert!(out.contains("rank 0 of 1 red []"), "{out}");
+    let objects = server.objects();
+    assert!(
+        objects.iter().any(|name| name.contains("code/")),
+        "{objects:?}"
+    );
+    cluster.down();
+}
