@@ -62,8 +62,8 @@ impl RestrictedParts {
     /// out.
     ///
     /// # Errors
-    /// A refusal with one error per object that the tenant may not use, per value above a cap, for a
-    /// priority of no class that the caller may use, and for a code archive that does not exist.
+    /// A refusal with one error per object that the tenant may not use, and per value above a cap.
+    /// Also for a priority of no class that the caller may use, and for a missing code archive.
     pub async fn check(&self, conn: &mut PgConnection, caller: &Caller) -> Result<i32, ApiError> {
         if self.is_empty() {
             return Ok(NO_PRIORITY);

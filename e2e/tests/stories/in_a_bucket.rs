@@ -1,10 +1,7 @@
 //! Checkpoints in an object store: nodes share no folder, a killed job continues, and users can
 //! download their files.
 
-#[path = "../../../executor/engine/training/tests/rig/s3.rs"]
-#[expect(dead_code, reason = "the engine's tests use the other items")]
-mod s3;
-
+use crate::s3;
 use muster_e2e::cluster::{CheckpointBucket, TestCluster, TestClusterOptions};
 use muster_e2e::story::{CHECKPOINT_EVERY, document};
 

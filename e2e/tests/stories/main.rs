@@ -30,6 +30,9 @@ mod preempted;
 mod resized;
 mod restarted;
 mod run;
+#[path = "../../../executor/engine/training/tests/rig/s3.rs"]
+#[expect(dead_code, reason = "the engine's tests use the other items")]
+mod s3;
 mod shards;
 mod shared;
 mod slicing;

@@ -1,9 +1,6 @@
 //! `muster run`: a program of a working folder becomes a job, whose output the command shows.
 
-#[path = "../../../executor/engine/training/tests/rig/s3.rs"]
-#[expect(dead_code, reason = "the engine's tests use the other items")]
-mod s3;
-
+use crate::s3;
 use muster_e2e::cluster::{CheckpointBucket, TestCluster, TestClusterOptions};
 use muster_model::job::JobPhase;
 use rustix::process::{Pid, Signal, kill_process};
@@ -54,18 +51,19 @@ fn command(cluster: &TestCluster, folder: &Path, arguments: &[&str]) -> Command 
 fn run(cluster: &TestCluster, folder: &Path, arguments: &[&str]) -> (Output, String, String) {
     let output = command(cluster, folder, arguments).output();
     let output = output.expect("muster runs");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
     (output, out, err)
 }
 
 /// Returns the only stored archive.
 fn archive(cluster: &TestCluster) -> PathBuf {
-    let only = |folder: &Path| {
-        let mut entries = fs::read_dir(folder).expect("a folder");
-        entries.next().expect("an entry").expect("readable").path()
-    };
-    only(&only(&cluster.checkpoints().join("code")))
+    only_entry(&only_entry(&cluster.checkpoints().join("code")))
+}
+
+fn only_entry(folder: &Path) -> PathBuf {
+    let mut entries = fs::read_dir(folder).expect("a folder");
+    entries.next().expect("an entry").expect("readable").path()
 }
 
 #[tokio::test]

@@ -91,11 +91,8 @@ pub(super) fn lay_out(paths: &Paths, code: &Code) -> Result<(), CommandError> {
 }
 
 fn fetch(archive: &Path, sha256: &str) -> Result<(), CodeFetchError> {
-    let variable = |name| std::env::var(name).map_err(|_| CodeFetchError::Environment);
-    let (uri, token) = (
-        variable("MUSTER_TRACKING_URI")?,
-        variable("MUSTER_TRACKING_TOKEN")?,
-    );
+    let uri = std::env::var("MUSTER_TRACKING_URI").map_err(|_| CodeFetchError::Environment)?;
+    let token = std::env::var("MUSTER_TRACKING_TOKEN").map_err(|_| CodeFetchError::Environment)?;
     let address = uri
         .strip_prefix("http://")
         .ok_or(CodeFetchError::Environment)?;

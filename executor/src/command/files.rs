@@ -1,5 +1,5 @@
-//! Files of a user's program: its folder with its code and the shipped files, the job's checkpoint folder and
-//! the list of hosts.
+//! Files of a user's program: its folder with its code and the shipped files, the job's checkpoint
+//! folder and the list of hosts.
 
 use super::code;
 use super::environment::{Paths, split};

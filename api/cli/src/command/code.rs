@@ -1,6 +1,6 @@
 //! Upload of a working folder as a code archive.
 
-use super::CliSession;
+use super::{CliSession, UsageError};
 use crate::output::bytes;
 use anyhow::Context as _;
 use muster_archive::Packed;
@@ -32,14 +32,19 @@ pub fn pack(folder: &Path) -> anyhow::Result<Packed> {
 ///
 /// # Errors
 /// If the document has no command, or names an archive already.
-pub fn name_in(document: &mut Value, sha256: &str) -> Result<(), super::UsageError> {
-    let wrong = |text: &str| super::UsageError(text.to_owned());
+pub fn name_in(document: &mut Value, sha256: &str) -> Result<(), UsageError> {
     let command = document.get_mut("command").and_then(Value::as_object_mut);
-    let command = command.ok_or_else(|| wrong("--code is for documents with a command"))?;
+    let Some(command) = command else {
+        let text = "--code is for documents with a command";
+        return Err(UsageError(text.to_owned()));
+    };
     let code = json!({ "archive": sha256 });
     match command.insert("code".to_owned(), code) {
         None => Ok(()),
-        Some(_) => Err(wrong("--code: the document has command.code already")),
+        Some(_) => {
+            let text = "--code: the document has command.code already";
+            Err(UsageError(text.to_owned()))
+        }
     }
 }
 

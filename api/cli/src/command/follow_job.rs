@@ -39,7 +39,7 @@ struct Screen {
     losses: VecDeque<f64>,
 }
 
-/// Follows the job. Returns the exit code of `muster wait` for its phase, or 0 if the user detaches.
+/// Follows the job. Returns the exit code of `muster wait` for its phase; 0 if the user detaches.
 ///
 /// # Errors
 /// If the server refuses.
@@ -229,21 +229,21 @@ fn write(text: &str) -> io::Result<()> {
 
 /// Draws values as bars between their minimum and maximum.
 fn curve(values: &VecDeque<f64>) -> String {
-    let finite = || values.iter().copied().filter(|value| value.is_finite());
-    let least = finite().fold(f64::INFINITY, f64::min);
-    let span = finite().fold(f64::NEG_INFINITY, f64::max) - least;
-    let level = |value: f64| {
-        if !value.is_finite() {
-            return '!';
-        }
-        let share = if span > 0.0 {
-            (value - least) / span
-        } else {
-            0.0
-        };
-        LEVELS[(share * (LEVELS.len() - 1) as f64).round() as usize]
-    };
-    values.iter().map(|value| level(*value)).collect()
+    let finite: Vec<f64> = values
+        .iter()
+        .copied()
+        .filter(|value| value.is_finite())
+        .collect();
+    let least = finite.iter().copied().fold(f64::INFINITY, f64::min);
+    let span = finite.iter().copied().fold(f64::NEG_INFINITY, f64::max) - least;
+    values
+        .iter()
+        .map(|value| match (value - least) / span {
+            _ if !value.is_finite() => '!',
+            share if span > 0.0 => LEVELS[(share * (LEVELS.len() - 1) as f64).round() as usize],
+            _ => LEVELS[0],
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -76,13 +76,9 @@ struct WorkerRange {
 }
 
 fn workers(text: &str) -> Result<WorkerRange, String> {
-    let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
-    let range = match text.split_once(':') {
-        None => number(text).map(|number| (number, number)),
-        Some((min, max)) => number(min).zip(number(max)),
-    };
-    match range {
-        Some((min, max)) if min <= max => Ok(WorkerRange { min, max }),
+    let (min, max) = text.split_once(':').unwrap_or((text, text));
+    match (min.parse(), max.parse()) {
+        (Ok(min), Ok(max)) if 0 < min && min <= max => Ok(WorkerRange { min, max }),
         _ => Err("expected a number such as 4, or a range such as 1:8".to_owned()),
     }
 }
@@ -159,22 +155,25 @@ impl RunArgs {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Returns the given fields of `resources.worker`.
+    fn resources(&self) -> Map<String, Value> {
+        let cpu_milli = self.cpus.map(|cores| (cores * 1000.0).round() as u64);
+        let kinds = Some(&self.gpu_kinds).filter(|kinds| !kinds.is_empty());
+        let fields = [
+            ("gpus", self.gpus.map(Value::from)),
+            ("cpu_milli", cpu_milli.map(Value::from)),
+            ("memory_bytes", self.memory.clone().map(Value::from)),
+            ("gpu_kinds", kinds.map(|kinds| json!(kinds))),
+        ];
+        let given = fields
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        given.collect()
+    }
+
     /// Returns the job document without code.
     fn document(&self) -> anyhow::Result<Value> {
-        let mut worker = Map::new();
-        let mut set = |name: &str, value: Value| drop(worker.insert(name.to_owned(), value));
-        if let Some(gpus) = self.gpus {
-            set("gpus", json!(gpus));
-        }
-        if let Some(cpus) = self.cpus {
-            set("cpu_milli", json!((cpus * 1000.0).round() as u64));
-        }
-        if let Some(memory) = &self.memory {
-            set("memory_bytes", json!(memory));
-        }
-        if !self.gpu_kinds.is_empty() {
-            set("gpu_kinds", json!(self.gpu_kinds));
-        }
+        let worker = self.resources();
         let WorkerRange { min, max } = self.workers;
         let name = match &self.name {
             Some(name) => name.clone(),
@@ -216,18 +215,15 @@ fn variable(named: &str) -> Result<(&str, String), UsageError> {
 /// Returns a job's name from its program: that of the first script, of the module after `-m`, or of
 /// the program itself.
 fn name_of(argv: &[String]) -> String {
-    let is_script = |word: &&String| {
-        let extension = Path::new(word).extension();
-        extension.is_some_and(|extension| extension == "py" || extension == "sh")
-    };
-    let stem = |word: &String| {
-        let stem = Path::new(word).file_stem().unwrap_or_default();
-        stem.to_string_lossy().into_owned()
-    };
-    let script = argv.iter().find(is_script).map(stem);
+    let script = argv
+        .iter()
+        .find(|word| is_script(word))
+        .map(|word| stem(word));
     let option = argv.iter().position(|word| word == "-m");
     let module = option.and_then(|at| argv.get(at + 1)).cloned();
-    let named = script.or(module).or_else(|| argv.first().map(stem));
+    let named = script
+        .or(module)
+        .or_else(|| argv.first().map(|word| stem(word)));
     let named = named.unwrap_or_default().to_lowercase();
     let plain: String = named
         .chars()
@@ -244,9 +240,18 @@ fn name_of(argv: &[String]) -> String {
     if name.is_empty() { UNNAMED } else { name }.to_owned()
 }
 
+fn is_script(word: &str) -> bool {
+    let extension = Path::new(word).extension();
+    extension.is_some_and(|extension| extension == "py" || extension == "sh")
+}
+
+fn stem(word: &str) -> String {
+    let stem = Path::new(word).file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
 /// Returns the study with the job. Each parameter without a `field` replaces the argument `{name}`.
-fn in_study(mut study: Value, mut job: Value) -> anyhow::Result<Value> {
-    let wrong = |text: String| anyhow::Error::from(UsageError(text));
+fn in_study(mut study: Value, mut job: Value) -> Result<Value, UsageError> {
     let argv = job["command"]["argv"]
         .as_array()
         .cloned()
@@ -254,7 +259,7 @@ fn in_study(mut study: Value, mut job: Value) -> anyhow::Result<Value> {
     let parameters = study
         .pointer_mut("/search/parameters")
         .and_then(Value::as_array_mut)
-        .ok_or_else(|| wrong("--study: the document has no search.parameters".to_owned()))?;
+        .ok_or_else(|| UsageError("--study: the document has no search.parameters".to_owned()))?;
     for parameter in parameters {
         let Some(fields) = parameter.as_object_mut() else {
             continue;
@@ -270,7 +275,7 @@ fn in_study(mut study: Value, mut job: Value) -> anyhow::Result<Value> {
             .iter()
             .position(|word| word.as_str() == Some(&placeholder));
         let at = at.ok_or_else(|| {
-            wrong(format!(
+            UsageError(format!(
                 "--study: the parameter {name} has no field, and no argument of the program is {placeholder}"
             ))
         })?;
@@ -282,9 +287,9 @@ fn in_study(mut study: Value, mut job: Value) -> anyhow::Result<Value> {
     });
     let study_fields = study
         .as_object_mut()
-        .ok_or_else(|| wrong("--study: the document is no map of fields".to_owned()))?;
+        .ok_or_else(|| UsageError("--study: the document is no map of fields".to_owned()))?;
     if study_fields.contains_key("job") {
-        return Err(wrong(
+        return Err(UsageError(
             "--study: the document has a job already; muster study create takes it".to_owned(),
         ));
     }
