@@ -315,10 +315,8 @@ mod tests {
         for (argv, name) in [
             ("python train.py --lr 0.1", "train"),
             ("python3 -u src/My_Model.py", "my-model"),
-            (
-                "python -m torch.distributed.run train.py",
-                "torch-distributed",
-            ),
+            ("python -m torch.distributed.run train.py", "train"),
+            ("python -m project.fit --lr 1", "project-fit"),
             ("torchrun --nproc-per-node 2 fit.py", "fit"),
             ("bash -c ls", "bash"),
             ("./___", "run"),
