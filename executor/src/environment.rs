@@ -2,6 +2,7 @@
 //! configured ones.
 
 use crate::device;
+use crate::limits::TaskLimits;
 use crate::process::TASK_VARIABLE;
 use muster_model::assignment::TaskLaunch;
 use muster_model::node::Capacity;
@@ -50,11 +51,11 @@ pub fn of_task(
 }
 
 /// Number of threads of a task. On CPU slots the cores are divided by slots. A task on GPUs, or
-/// without GPUs and slots, uses the cores that it requested.
+/// without GPUs and slots, uses the cores to which it is limited.
 fn threads(launch: &TaskLaunch, capacity: &Capacity, cores: u32) -> u32 {
     let held = u32::try_from(launch.gpus.len()).unwrap_or(u32::MAX);
     let threads = if device::has_cuda(capacity) || launch.gpus.is_empty() {
-        u32::try_from(launch.cpu_milli / 1_000)
+        u32::try_from(TaskLimits::of(launch, capacity).cpu_milli / 1_000)
             .unwrap_or(u32::MAX)
             .min(cores)
     } else {

@@ -7,6 +7,7 @@ use crate::driver;
 use crate::environment;
 use crate::error::ExecutorError;
 use crate::ledger::{Ledger, LedgerEntry, Life};
+use crate::limits::TaskLimits;
 use crate::runtime::{RunnerStatus, Runtime, ShimCommand};
 use crate::shim::CheckpointRequest;
 use muster_model::assignment::Peers;
@@ -175,6 +176,7 @@ impl Launcher {
         Ok(ShimCommand {
             arguments: self.arguments(entry),
             environment,
+            limits: TaskLimits::of(launch, &self.capacity),
         })
     }
 

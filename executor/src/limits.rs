@@ -2,6 +2,8 @@
 //! logs that once and tasks run without limits: a missing permission of the node never fails a
 //! task.
 
+use muster_model::assignment::TaskLaunch;
+use muster_model::node::Capacity;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,30 @@ use std::path::{Path, PathBuf};
 const MOUNT: &str = "/sys/fs/cgroup";
 /// Period of `cpu.max`.
 const PERIOD_US: u64 = 100_000;
+
+/// CPU and memory of a task; 0 means no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TaskLimits {
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+}
+
+impl TaskLimits {
+    /// Returns the amounts that the document states. What it leaves out is the share of the task's
+    /// GPUs or slots in the node.
+    #[must_use]
+    pub fn of(launch: &TaskLaunch, capacity: &Capacity) -> Self {
+        let (held, all) = (launch.gpus.len() as u64, capacity.gpus.len() as u64);
+        let share = |stated: u64, of_node: u64| match stated {
+            0 if held > 0 && all > 0 => of_node * held.min(all) / all,
+            stated => stated,
+        };
+        Self {
+            cpu_milli: share(launch.cpu_milli, capacity.cpu_milli),
+            memory_bytes: share(launch.memory_bytes, capacity.memory_bytes),
+        }
+    }
+}
 
 /// A cgroup whose memory and CPU are divided among the tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,11 +65,11 @@ impl CgroupLimits {
         Self { root: None }
     }
 
-    /// Creates a cgroup with the limits (0 means none) and returns its path; `None` if that fails.
+    /// Creates a cgroup with the limits and returns its path; `None` if that fails.
     #[must_use]
-    pub fn make(&self, name: &str, memory_bytes: u64, cpu_milli: u64) -> Option<PathBuf> {
+    pub fn make(&self, name: &str, limits: TaskLimits) -> Option<PathBuf> {
         let folder = self.root.as_ref()?.join(format!("task-{name}"));
-        match limit(&folder, memory_bytes, cpu_milli) {
+        match limit(&folder, limits) {
             Ok(()) => Some(folder),
             Err(error) => {
                 tracing::warn!(task.id = name, %error, "the task runs without limits");
@@ -60,7 +86,11 @@ impl CgroupLimits {
     }
 }
 
-fn limit(folder: &Path, memory_bytes: u64, cpu_milli: u64) -> io::Result<()> {
+fn limit(folder: &Path, limits: TaskLimits) -> io::Result<()> {
+    let TaskLimits {
+        cpu_milli,
+        memory_bytes,
+    } = limits;
     fs::create_dir_all(folder)?;
     if memory_bytes > 0 {
         fs::write(folder.join("memory.max"), memory_bytes.to_string())?;
@@ -109,12 +139,21 @@ fn enable(root: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::node::{Gpu, GpuKind};
 
     #[test]
     fn limits_are_written_as_the_kernel_reads_them() {
         let root = tempfile::tempdir().expect("folder");
         let limits = CgroupLimits::discover(Some(root.path()));
-        let made = limits.make("a", 1 << 30, 1_500).expect("made");
+        let made = limits
+            .make(
+                "a",
+                TaskLimits {
+                    cpu_milli: 1_500,
+                    memory_bytes: 1 << 30,
+                },
+            )
+            .expect("made");
         assert_eq!(
             fs::read_to_string(made.join("memory.max")).expect("written"),
             "1073741824"
@@ -123,14 +162,50 @@ mod tests {
             fs::read_to_string(made.join("cpu.max")).expect("written"),
             "150000 100000"
         );
-        let free = limits.make("b", 0, 0).expect("made");
+        let free = limits.make("b", TaskLimits::default()).expect("made");
         assert!(!free.join("memory.max").exists() && !free.join("cpu.max").exists());
+    }
+
+    #[test]
+    fn unstated_amounts_are_the_share_of_the_gpus() {
+        let launch = |gpus: &[u32], stated: u64| -> TaskLaunch {
+            let id = "00000000-0000-7000-8000-000000000001";
+            serde_json::from_value(serde_json::json!({
+                "task_id": id, "job_id": id, "tenant_id": id, "revision": 1, "role": { "kind": "worker", "rank": 0 },
+                "workers": 1, "ps_shards": 0, "gpus": gpus, "cpu_milli": stated, "memory_bytes": stated, "secret": "00",
+                "spec": { "version": "muster/v1", "name": "x", "command": { "argv": ["true"] } },
+                "resume_step": null, "trained_s": 0.0, "grace_ms": 0,
+            }))
+            .expect("a launch")
+        };
+        let gpu = |index| Gpu {
+            index,
+            kind: GpuKind::CpuSlot,
+            model: "cpu".to_owned(),
+            memory_bytes: 0,
+            compute_capability: None,
+        };
+        let capacity = Capacity {
+            gpus: (0..4).map(gpu).collect(),
+            cpu_milli: 64_000,
+            memory_bytes: 256 << 30,
+            rack: None,
+            labels: std::collections::BTreeMap::new(),
+            driver_suspend: None,
+            pods: None,
+        };
+        let limits = TaskLimits::of(&launch(&[1, 2], 0), &capacity);
+        assert_eq!((limits.cpu_milli, limits.memory_bytes), (32_000, 128 << 30));
+        let limits = TaskLimits::of(&launch(&[1], 500), &capacity);
+        assert_eq!((limits.cpu_milli, limits.memory_bytes), (500, 500));
+        let limits = TaskLimits::of(&launch(&[], 0), &capacity);
+        assert_eq!(limits, TaskLimits::default());
     }
 
     #[test]
     fn missing_permission_means_no_limits_and_no_error() {
         let root = tempfile::tempdir().expect("folder");
         let limits = CgroupLimits::discover(Some(&root.path().join("missing")));
-        assert_eq!(limits.make("a", 1, 1), None);
+        assert_eq!(limits.make("a", TaskLimits::default()), None);
     }
 }

@@ -144,7 +144,8 @@ scale: { workers: { min: 2, max: 2 } }",
     )
     .expect("a document");
     spec.validate().expect("a valid document");
-    assert!(spec.resources.worker.memory_bytes > 0);
+    let demand = spec.resources.worker.demand();
+    assert_eq!((demand.cpu_milli, demand.memory_bytes), (2_000, 1 << 30));
     assert!(spec.resources.worker.node_constraints().no_gpus);
 }
 
@@ -173,7 +174,7 @@ resources: { worker: { memory_bytes: 2Gi }, ps_shard: { memory_bytes: 500M } }",
         ("1", "-2")
     );
     assert_eq!(command.check, ["test", "1"]);
-    assert_eq!(spec.resources.worker.memory_bytes, 2 << 30);
+    assert_eq!(spec.resources.worker.memory_bytes, Some(2 << 30));
     assert_eq!(spec.resources.ps_shard.memory_bytes, 500_000_000);
     let again: JobSpec =
         serde_json::from_value(serde_json::to_value(&spec).expect("JSON")).expect("it was");

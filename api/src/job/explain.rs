@@ -270,9 +270,9 @@ fn held_gpus(nodes: &[NodeRow], job: JobId) -> u32 {
 }
 
 fn obstacles(nodes: Vec<NodeRow>, spec: &JobSpec, is_kept: bool) -> Vec<BlockingNode> {
-    let (worker, needs_pods) = (&spec.resources.worker, !spec.pod.is_empty());
+    let (worker, needs_pods) = (spec.resources.worker.demand(), !spec.pod.is_empty());
     let gpus_per_worker = worker.gpus;
-    let constraints = worker.node_constraints();
+    let constraints = spec.resources.worker.node_constraints();
     let classes = nodes.iter().filter_map(|row| row.node.gpu_class());
     let best = classes.max().unwrap_or(GpuClass::CpuSlot);
     let mut obstacles: Vec<BlockingNode> = nodes

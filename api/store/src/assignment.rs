@@ -79,10 +79,15 @@ pub async fn load(
         spec.preemption = row.caps.0.cap(&spec);
         let role = role(&row.role, row.role_index);
         let (cpu_milli, memory_bytes) = match role {
-            Role::Worker { .. } => (
-                spec.resources.worker.cpu_milli,
-                spec.resources.worker.memory_bytes,
+            // A worker with GPUs gets its share of the node, which the executor knows.
+            Role::Worker { .. } if spec.resources.worker.gpus > 0 => (
+                spec.resources.worker.cpu_milli.unwrap_or(0),
+                spec.resources.worker.memory_bytes.unwrap_or(0),
             ),
+            Role::Worker { .. } => {
+                let demand = spec.resources.worker.demand();
+                (demand.cpu_milli, demand.memory_bytes)
+            }
             Role::PsShard { .. } => (
                 spec.resources.ps_shard.cpu_milli,
                 spec.resources.ps_shard.memory_bytes,

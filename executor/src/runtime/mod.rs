@@ -13,6 +13,7 @@ pub use runner_status::RunnerStatus;
 
 use crate::error::ExecutorError;
 use crate::ledger::{Ledger, LedgerEntry};
+use crate::limits::TaskLimits;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -61,4 +62,5 @@ pub struct ShimCommand {
     pub arguments: Vec<OsString>,
     /// The complete environment of the task; contains secrets.
     pub environment: BTreeMap<String, String>,
+    pub limits: TaskLimits,
 }

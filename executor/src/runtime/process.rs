@@ -160,11 +160,8 @@ impl Runtime for ProcessRuntime {
         let errors = errors.map_err(ExecutorError::shim(&self.shim_binary))?;
         let mut command = Command::new(&self.shim_binary);
         command.args(start.arguments);
-        if let Some(cgroup) = self.limits.make(
-            &launch.task_id.to_string(),
-            launch.memory_bytes,
-            launch.cpu_milli,
-        ) {
+        let name = launch.task_id.to_string();
+        if let Some(cgroup) = self.limits.make(&name, start.limits) {
             command.arg("--cgroup").arg(cgroup);
         }
         let mut child = command

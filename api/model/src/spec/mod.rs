@@ -164,16 +164,22 @@ pub struct WorkerResources {
     /// fixed size.
     #[cfg_attr(feature = "schema", schema(maximum = 16))]
     pub gpus: u32,
-    /// Thousandths of a core; 0 to 256,000.
+    /// Thousandths of a core; 0 to 256,000. Default: the node's cores are divided by its GPUs or
+    /// slots; placement counts 100. Without GPUs: 1,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(maximum = 256_000))]
-    pub cpu_milli: u64,
-    /// Bytes, or a text with a unit such as 16Gi or 500M; 64 MiB to 4 TiB.
-    #[serde(deserialize_with = "lenient::bytes")]
+    pub cpu_milli: Option<u64>,
+    /// Bytes, or a text with a unit such as 16Gi or 500M; 64 MiB to 4 TiB. Default: the node's
+    /// memory is divided by its GPUs or slots; placement counts 1 GiB. Without GPUs: 1 GiB.
+    #[serde(
+        deserialize_with = "lenient::optional_bytes",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[cfg_attr(
         feature = "schema",
         schema(minimum = 67_108_864, maximum = 4_398_046_511_104_i64, extensions(("x-muster-quantity" = json!(true))))
     )]
-    pub memory_bytes: u64,
+    pub memory_bytes: Option<u64>,
     /// GPU models on which the job runs; at most 16. A pattern consists of words that follow one
     /// another in the model's name, regardless of case; `*` stands for any characters of a word.
     /// Example: `H100`. A pattern for a GPU part contains `MIG`. The model of CPU slots is `cpu`.
@@ -486,11 +492,10 @@ impl Range {
 
 impl Default for WorkerResources {
     fn default() -> Self {
-        let amounts = WorkerDemand::default();
         Self {
-            gpus: amounts.gpus,
-            cpu_milli: amounts.cpu_milli,
-            memory_bytes: amounts.memory_bytes,
+            gpus: WorkerDemand::default().gpus,
+            cpu_milli: None,
+            memory_bytes: None,
             gpu_kinds: Vec::new(),
             gpu_memory_bytes: None,
             compute_capability: None,
@@ -500,13 +505,23 @@ impl Default for WorkerResources {
     }
 }
 
+/// Default CPU of a worker without GPUs, in thousandths of a core.
+const CPU_MILLI_WITHOUT_GPUS: u64 = 1_000;
+
 impl WorkerResources {
+    /// Returns the amounts that placement counts.
     #[must_use]
     pub fn demand(&self) -> WorkerDemand {
+        let default = WorkerDemand::default();
+        let cpu_milli = if self.gpus == 0 {
+            CPU_MILLI_WITHOUT_GPUS
+        } else {
+            default.cpu_milli
+        };
         WorkerDemand {
             gpus: self.gpus,
-            cpu_milli: self.cpu_milli,
-            memory_bytes: self.memory_bytes,
+            cpu_milli: self.cpu_milli.unwrap_or(cpu_milli),
+            memory_bytes: self.memory_bytes.unwrap_or(default.memory_bytes),
         }
     }
 }

@@ -369,7 +369,9 @@ impl Runtime for PodRuntime {
             self.template.shared_program = shared.to_string_lossy().into_owned();
         }
         let creation = PodCreation {
-            pod: self.template.pod(&entry.launch, &start.arguments)?,
+            pod: self
+                .template
+                .pod(&entry.launch, &start.arguments, start.limits)?,
             folders: self.template.checkpoint_folders(&entry.launch),
         };
         self.records
@@ -496,6 +498,7 @@ fn is_held(entry: &LedgerEntry) -> bool {
 mod tests {
     use super::*;
     use crate::ledger::tests::launch;
+    use crate::limits::TaskLimits;
     use crate::process::ProcessId;
     use crate::shim::ShimRecord;
     use muster_model::assignment::{Peers, TaskLaunch};
@@ -530,7 +533,10 @@ mod tests {
         entry.life = Life::Starting;
         pods.mirror.lock().record_all(BTreeMap::new());
         let request = PodRequest::Create(Box::new(PodCreation {
-            pod: pods.template.pod(&launch, &[]).expect("it has no paths"),
+            pod: pods
+                .template
+                .pod(&launch, &[], TaskLimits::default())
+                .expect("it has no paths"),
             folders: Vec::new(),
         }));
         pods.mirror.request(id, request.clone());

@@ -5,6 +5,7 @@ use super::job_pod::{self, PathTaken};
 use super::mount_allow_list::restrict_mount;
 use super::mounts;
 use crate::error::ExecutorError;
+use crate::limits::TaskLimits;
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, PodSpec, ResourceRequirements,
 };
@@ -141,7 +142,12 @@ impl Template {
     ///
     /// # Errors
     /// [`PathTaken`] for a volume of the job's document.
-    pub fn pod(&self, launch: &TaskLaunch, arguments: &[OsString]) -> Result<Pod, PathTaken> {
+    pub fn pod(
+        &self,
+        launch: &TaskLaunch,
+        arguments: &[OsString],
+        limits: TaskLimits,
+    ) -> Result<Pod, PathTaken> {
         let mut pod = self.given.clone();
         pod.metadata = self.metadata(launch, pod.metadata);
         let mut spec = pod.spec.take().expect("a template has a spec");
@@ -159,7 +165,7 @@ impl Template {
             restrict_mount(&mut spec, &mut container, &of_checkpoints);
         }
         job_pod::apply(&mut spec, &mut container, &launch.spec.pod)?;
-        spec.containers = vec![self.container(launch, arguments, container)];
+        spec.containers = vec![self.container(launch, arguments, limits, container)];
         pod.spec = Some(spec);
         Ok(pod)
     }
@@ -223,6 +229,7 @@ impl Template {
         &self,
         launch: &TaskLaunch,
         arguments: &[OsString],
+        limits: TaskLimits,
         mut container: Container,
     ) -> Container {
         let program = match launch.spec.pod.image {
@@ -263,27 +270,38 @@ impl Template {
             });
         }
         container.env = Some(variables);
-        container.resources = Some(self.resources(launch, container.resources.take()));
+        let given = container.resources.take();
+        container.resources = Some(self.resources(launch, limits, given));
         container
     }
 
     /// Returns the template's resources with those of the task: CPU and memory as requests, memory
-    /// and GPUs as limits.
+    /// and GPUs as limits. The requests are the amounts that placement counts.
     fn resources(
         &self,
         launch: &TaskLaunch,
+        of_task: TaskLimits,
         given: Option<ResourceRequirements>,
     ) -> ResourceRequirements {
         let mut resources = given.unwrap_or_default();
         let mut requests: BTreeMap<_, _> = resources.requests.take().unwrap_or_default();
         let mut limits = resources.limits.take().unwrap_or_default();
-        if launch.cpu_milli > 0 {
-            requests.insert("cpu".to_owned(), Quantity(format!("{}m", launch.cpu_milli)));
+        let counted = launch.spec.resources.worker.demand();
+        let cpu_milli = match launch.cpu_milli {
+            0 => counted.cpu_milli.min(of_task.cpu_milli),
+            stated => stated,
+        };
+        let memory_bytes = match launch.memory_bytes {
+            0 => counted.memory_bytes.min(of_task.memory_bytes),
+            stated => stated,
+        };
+        if cpu_milli > 0 {
+            requests.insert("cpu".to_owned(), Quantity(format!("{cpu_milli}m")));
         }
-        if launch.memory_bytes > 0 {
-            let bytes = Quantity(launch.memory_bytes.to_string());
-            requests.insert("memory".to_owned(), bytes.clone());
-            limits.insert("memory".to_owned(), bytes);
+        if memory_bytes > 0 {
+            let (request, limit) = (memory_bytes.to_string(), of_task.memory_bytes.to_string());
+            requests.insert("memory".to_owned(), Quantity(request));
+            limits.insert("memory".to_owned(), Quantity(limit));
         }
         if let (Some(name), false) = (&self.gpu_resource, launch.gpus.is_empty()) {
             limits.insert(name.clone(), Quantity(launch.gpus.len().to_string()));
@@ -390,6 +408,33 @@ mod tests {
         .expect("a launch")
     }
 
+    const LIMITS: TaskLimits = TaskLimits {
+        cpu_milli: 1_500,
+        memory_bytes: 1_000_000,
+    };
+
+    #[test]
+    fn unstated_memory_is_limited_to_the_share_of_the_node() {
+        let mut launch = launch(&[2]);
+        (launch.cpu_milli, launch.memory_bytes) = (0, 0);
+        let share = TaskLimits {
+            cpu_milli: 8_000,
+            memory_bytes: 64 << 30,
+        };
+        let pod = template(PLAIN).pod(&launch, &[], share).expect("no paths");
+        let pod = serde_json::to_value(&pod).expect("JSON");
+        let resources = &pod["spec"]["containers"][0]["resources"];
+        let (request, limit) = (1_u64 << 30, 64_u64 << 30);
+        assert_eq!(
+            resources["requests"],
+            json!({ "cpu": "100m", "memory": request.to_string() })
+        );
+        assert_eq!(
+            resources["limits"],
+            json!({ "memory": limit.to_string(), "nvidia.com/gpu": "1" })
+        );
+    }
+
     fn template(text: &str) -> Template {
         Template {
             namespace: "muster".to_owned(),
@@ -424,7 +469,7 @@ spec:
             "/a$(b)$$c",
         ];
         let pod = template(PLAIN)
-            .pod(&launch(&[2, 5]), &arguments.map(OsString::from))
+            .pod(&launch(&[2, 5]), &arguments.map(OsString::from), LIMITS)
             .expect("it says nothing of paths");
         let pod = serde_json::to_value(&pod).expect("JSON");
         let spec = &pod["spec"];
@@ -473,7 +518,7 @@ spec:
         );
         assert!(variables.iter().any(|one| one["name"] == "HF_HOME"));
         let none = template(PLAIN)
-            .pod(&launch(&[]), &[])
+            .pod(&launch(&[]), &[], LIMITS)
             .expect("it says nothing of paths");
         let none = serde_json::to_value(&none).expect("JSON");
         let none = &none["spec"]["containers"][0];
@@ -489,7 +534,7 @@ spec:
         let mut launch = launch(&[]);
         launch.spec.pod.image = Some("r.io/trainer:3".to_owned());
         launch.service_account = Some("trainers".to_owned());
-        let pod = template(PLAIN).pod(&launch, &[]).expect("no paths");
+        let pod = template(PLAIN).pod(&launch, &[], LIMITS).expect("no paths");
         let spec = serde_json::to_value(pod.spec).expect("JSON");
         let container = &spec["containers"][0];
         assert_eq!(container["image"], "r.io/trainer:3");
@@ -509,7 +554,7 @@ spec:
 
     /// Returns a pod's account, whether its token is mounted, and what the pod runs.
     fn account(template: &Template, launch: &TaskLaunch) -> (String, Option<bool>, String) {
-        let pod = template.pod(launch, &[]).expect("no paths");
+        let pod = template.pod(launch, &[], LIMITS).expect("no paths");
         let labels = pod.metadata.labels.expect("labels");
         let spec = pod.spec.expect("a spec");
         (
@@ -580,7 +625,7 @@ spec:
             checkpoints: Some("/srv/checkpoints".into()),
             ..template(MOUNTED)
         };
-        let pod = template.pod(launch, &[]).expect("no paths");
+        let pod = template.pod(launch, &[], LIMITS).expect("no paths");
         let pod = serde_json::to_value(&pod).expect("JSON");
         let mounts = pod["spec"]["containers"][0]["volumeMounts"].clone();
         mounts.as_array().expect("a list").clone()
@@ -672,7 +717,7 @@ spec:
             ..template(PLAIN)
         };
         let [without, with] = [&[][..], &[0]].map(|gpus| {
-            let pod = counted.pod(&launch(gpus), &[]).expect("no paths");
+            let pod = counted.pod(&launch(gpus), &[], LIMITS).expect("no paths");
             let pod = serde_json::to_value(pod).expect("JSON");
             let variables = pod["spec"]["containers"][0]["env"].clone();
             let variables = variables.as_array().expect("a list").clone();

@@ -207,7 +207,7 @@ impl JobSpec {
 
     fn check_resources(&self, errors: &mut Errors) {
         let worker = &self.resources.worker;
-        let shard = self.resources.ps_shard;
+        let (demand, shard) = (worker.demand(), self.resources.ps_shard);
         let (most, expected) = match self.engine {
             Some(_) => (1, AT_MOST_ONE_GPU),
             None => (16, "0 to 16"),
@@ -220,7 +220,7 @@ impl JobSpec {
         );
         self.check_cpu_only(errors);
         for (role, cpu_milli, memory_bytes) in [
-            ("worker", worker.cpu_milli, worker.memory_bytes),
+            ("worker", demand.cpu_milli, demand.memory_bytes),
             ("ps_shard", shard.cpu_milli, shard.memory_bytes),
         ] {
             errors.check(

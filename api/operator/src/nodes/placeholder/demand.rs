@@ -62,12 +62,13 @@ fn needs_nodes(job: &JobView) -> bool {
 
 fn gang(job: &JobView) -> Gang {
     let resources = &job.spec.resources;
+    let worker = resources.worker.demand();
     Gang {
         workers: job.spec.scale.workers.min,
         worker: ResourceAmounts {
             gpus: resources.worker.gpus,
-            cpu_milli: resources.worker.cpu_milli,
-            memory_bytes: resources.worker.memory_bytes,
+            cpu_milli: worker.cpu_milli,
+            memory_bytes: worker.memory_bytes,
         },
         ps_shards: job.spec.ps_shards().min,
         ps_shard: ResourceAmounts {
