@@ -171,3 +171,68 @@ async fn program_of_a_folder_comes_from_a_bucket() {
     );
     cluster.down();
 }
+
+/// Writes a wheel without pip, so that the story needs no network.
+const WHEEL: &str = r#"
+import zipfile
+info = "greeting-1.0.dist-info"
+with zipfile.ZipFile("wheels/greeting-1.0-py3-none-any.whl", "w") as wheel:
+    wheel.writestr("greeting.py", "text = 'hello from the wheel'\n")
+    wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n")
+    wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: story\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    wheel.writestr(f"{info}/RECORD", "")
+"#;
+
+#[tokio::test]
+async fn program_runs_with_its_requirements() {
+    let mut cluster = TestCluster::start(NODES).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    fs::create_dir(at.join("wheels")).expect("made");
+    let made = Command::new("python3")
+        .args(["-c", WHEEL])
+        .current_dir(at)
+        .status();
+    assert!(made.expect("python3 runs").success());
+    let requirements = "--no-index\n--find-links wheels\ngreeting==1.0\n";
+    fs::write(at.join("requirements.txt"), requirements).expect("written");
+    let greet = "import greeting, sys; print(greeting.text, 'environments' in sys.prefix)";
+    let arguments = [
+        "--requirements",
+        "requirements.txt",
+        "--workers",
+        "2",
+        "--",
+        "python3",
+        "-c",
+        greet,
+    ];
+    let (output, out, err) = run(&cluster, at, &arguments);
+    assert!(output.status.success(), "{out}{err}");
+    assert!(
+        out.contains("installing the packages of requirements.txt"),
+        "{out}"
+    );
+    assert!(out.contains("hello from the wheel True"), "{out}");
+    let (output, out, err) = run(&cluster, at, &arguments);
+    assert!(output.status.success(), "{out}{err}");
+    assert!(!out.contains("installing"), "{out}");
+    assert!(out.contains("hello from the wheel True"), "{out}");
+
+    fs::write(at.join("requirements.txt"), "--no-index\nmissing==1.0\n").expect("written");
+    let (output, out, err) = run(
+        &cluster,
+        at,
+        &[&["--set", "retries=0"], &arguments[..]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(FAILED), "{out}{err}");
+    assert!(
+        err.contains("pip install ended with exit status: 1"),
+        "{err}"
+    );
+    assert!(
+        err.contains("No matching distribution found for missing==1.0"),
+        "{err}"
+    );
+    cluster.down();
+}

@@ -38,23 +38,46 @@ pub(super) fn run(
         return Ok(());
     };
     let program = find("command.check", name, variables, paths)?;
-    let (reader, writer) = io::pipe().map_err(CommandError::start(&program))?;
-    let mut child = process::Command::new(&program)
+    let mut check = process::Command::new(&program);
+    check
         .args(arguments)
         .envs(variables)
-        .current_dir(&paths.work)
+        .current_dir(&paths.work);
+    let failed = until_ended(check, &program, Some(CHECK_MS))?;
+    failed.map_or(Ok(()), |Failed { how, said }| {
+        Err(CommandError::Check { how, said })
+    })
+}
+
+/// How a program ended that should have ended with code 0, and its last line.
+pub(super) struct Failed {
+    pub how: String,
+    pub said: Option<String>,
+}
+
+/// Runs a program whose output becomes part of the task's log. Returns `None` if it ended with code
+/// 0 within `limit_ms`.
+pub(super) fn until_ended(
+    mut command: process::Command,
+    program: &Path,
+    limit_ms: Option<u64>,
+) -> Result<Option<Failed>, CommandError> {
+    let (reader, writer) = io::pipe().map_err(CommandError::start(program))?;
+    let mut child = command
         .stdin(Stdio::null())
-        .stdout(writer.try_clone().map_err(CommandError::start(&program))?)
+        .stdout(writer.try_clone().map_err(CommandError::start(program))?)
         .stderr(writer)
         .spawn()
-        .map_err(CommandError::start(&program))?;
+        .map_err(CommandError::start(program))?;
+    // Its copies of the pipe's end would keep the reader waiting.
+    drop(command);
     let output = thread::spawn(move || pass_on(reader));
-    let until_ms = clock::boottime_ms() + CHECK_MS;
+    let until_ms = limit_ms.map(|limit_ms| clock::boottime_ms() + limit_ms);
     let how = loop {
-        match child.try_wait().map_err(CommandError::start(&program))? {
+        match child.try_wait().map_err(CommandError::start(program))? {
             Some(status) if status.success() => break None,
             Some(status) => break Some(status.to_string()),
-            None if clock::boottime_ms() >= until_ms => {
+            None if until_ms.is_some_and(|until_ms| clock::boottime_ms() >= until_ms) => {
                 let _ = child.kill();
                 let _ = child.wait();
                 break Some("no end within a minute".to_owned());
@@ -64,10 +87,10 @@ pub(super) fn run(
     };
     // The rest of the output would be lost when this process becomes the program.
     let said = last_line(output);
-    how.map_or(Ok(()), |how| Err(CommandError::Check { how, said }))
+    Ok(how.map(|how| Failed { how, said }))
 }
 
-/// Copies the check's output to standard error, which is the task's log; returns the last line.
+/// Copies the output to standard error, which is the task's log; returns the last line.
 fn pass_on(mut output: PipeReader) -> Option<String> {
     let mut last_line = LastLine::default();
     let mut buffer = vec![0; 64 << 10];

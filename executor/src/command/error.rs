@@ -24,6 +24,14 @@ pub enum CommandError {
         #[source]
         source: CodeFetchError,
     },
+    #[error("command.python.requirements is {path:?}, which {what}")]
+    Requirements { path: String, what: String },
+    #[error("{what} ended with {how}{}; its output is in the task's log", saying(said.as_deref()))]
+    Packages {
+        what: &'static str,
+        how: String,
+        said: Option<String>,
+    },
     #[error("the task has no command")]
     NoCommand,
     #[error("cannot reserve a port")]
@@ -90,6 +98,8 @@ impl CommandError {
             Self::Read { .. }
             | Self::Write { .. }
             | Self::Code { .. }
+            | Self::Requirements { .. }
+            | Self::Packages { .. }
             | Self::NoCommand
             | Self::Port(_)
             | Self::Peers
@@ -102,10 +112,11 @@ impl CommandError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::NoCommand => false,
+            Self::NoCommand | Self::Requirements { .. } => false,
             Self::Code { source, .. } => source.is_of_this_node(),
             Self::Read { .. }
             | Self::Write { .. }
+            | Self::Packages { .. }
             | Self::Port(_)
             | Self::Peers
             | Self::WorkingFolder { .. }

@@ -11,10 +11,12 @@ mod environment;
 mod error;
 mod files;
 mod port;
+mod python;
 
 pub use environment::{Paths, variables};
 pub use error::CommandError;
 pub(crate) use port::listen;
+pub(crate) use python::FOLDER as ENVIRONMENTS;
 
 use crate::events;
 use crate::folder::NodeTaskFolder;
@@ -79,6 +81,9 @@ fn become_program(
         .ok_or(CommandError::NoCommand)?;
     let paths = paths(arguments, folder, &launch, command);
     files::lay_out(&paths, command)?;
+    let python = command.python.as_ref();
+    let python = python.map(|python| python::prepare(&paths, &launch, command, python));
+    let python = python.transpose()?;
     // The open socket is the reservation. The program inherits it, so the port stays reserved until
     // the program has ended.
     let port = port::reserve().map_err(CommandError::Port)?;
@@ -88,7 +93,11 @@ fn become_program(
     };
     events::append(&folder.events(), &[report]).map_err(CommandError::write(folder.events()))?;
     let peers = wait_for_peers(folder, &launch, &address);
-    let variables = variables(&launch, command, &peers, &paths)?;
+    let mut variables = variables(&launch, command, &peers, &paths)?;
+    if let Some(python) = &python {
+        python.enter(&mut variables);
+        python.hand_on().map_err(CommandError::write(&paths.work))?;
+    }
     files::write_hosts(&paths, &launch, &peers)?;
     let program = check::program(command, &variables, &paths)?;
     check::run(command, &variables, &paths)?;

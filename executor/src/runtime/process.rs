@@ -4,6 +4,7 @@
 use super::shims::{Shims, StartedShim};
 use super::sockets::{self, Sockets};
 use super::{RunnerStatus, Runtime, ShimCommand};
+use crate::command::ENVIRONMENTS;
 use crate::config::ExecutorConfig;
 use crate::error::ExecutorError;
 use crate::ledger::Ledger;
@@ -53,6 +54,12 @@ impl ProcessRuntime {
     /// If the path of this program cannot be determined, or if `data` cannot be written.
     pub fn new(config: &ExecutorConfig, limits: CgroupLimits) -> Result<Self, ExecutorError> {
         let data = &config.data_dir;
+        let environments = data.join(ENVIRONMENTS);
+        std::fs::create_dir_all(&environments).map_err(ExecutorError::write(&environments))?;
+        if let Some(user) = config.task_user {
+            let owned = user.own(&environments);
+            owned.map_err(ExecutorError::write(&environments))?;
+        }
         let shim_binary = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
         Ok(Self {
             shim_binary,

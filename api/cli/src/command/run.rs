@@ -38,6 +38,9 @@ pub struct RunArgs {
     /// Container image, on clusters whose tasks are pods.
     #[arg(long)]
     image: Option<String>,
+    /// File of the folder whose packages are installed for the program, such as requirements.txt.
+    #[arg(long, value_name = "FILE")]
+    requirements: Option<String>,
     /// Environment variable of the program; without a value, that of this shell. May be repeated.
     #[arg(short, long = "env", value_name = "NAME[=VALUE]")]
     env: Vec<String>,
@@ -190,6 +193,9 @@ impl RunArgs {
         }
         if let Some(image) = &self.image {
             document["pod"] = json!({ "image": image });
+        }
+        if let Some(requirements) = &self.requirements {
+            document["command"]["python"] = json!({ "requirements": requirements });
         }
         for named in &self.env {
             let (name, value) = variable(named)?;

@@ -1,4 +1,5 @@
-//! `command.code`: the code of a program as an archive in the cluster's checkpoint store.
+//! `command.code`: the code of a program as an archive in the cluster's checkpoint store, and
+//! `command.python`: the packages that it needs.
 
 use crate::id::TenantId;
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,17 @@ pub struct Code {
     /// submit --code` upload a folder and set it.
     #[cfg_attr(feature = "schema", schema(pattern = "^[0-9a-f]{64}$"))]
     pub archive: String,
+}
+
+/// Python environment of a program. It is made once for each node and equal requirements.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct PythonEnvironment {
+    /// File of `code` or `files` with the requirements for pip, such as `requirements.txt`.
+    /// Packages of the node's `python3` stay visible.
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 255))]
+    pub requirements: String,
 }
 
 /// Whether the text is a SHA-256 as 64 lower-case hexadecimal digits. It is then also a plain file

@@ -1,8 +1,8 @@
 //! The `command` part of the job document: a user's program, where it runs and which files it gets.
 
-use super::Code;
 use super::exchange::is_zero;
 use super::lenient;
+use super::{Code, PythonEnvironment};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -22,6 +22,9 @@ pub struct Command {
     /// Code that is unpacked into the task's folder before the program starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
+    /// Python environment in which the program runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<PythonEnvironment>,
     /// Environment variables. They replace those that Muster sets, except for reserved names such
     /// as `RANK` and `MASTER_ADDR`. At most 256, with at most 64 KiB together.
     #[serde(

@@ -31,6 +31,14 @@ impl JobSpec {
                 "the SHA-256 of an archive: 64 digits 0-9 a-f. `muster submit --code FOLDER` sets it",
             );
         }
+        if let Some(python) = &command.python {
+            errors.check(
+                "command.python.requirements",
+                &format!("{:?}", python.requirements),
+                !python.requirements.is_empty() && is_inside(&python.requirements),
+                "a relative path of at most 255 bytes in code or files, without .. and empty parts",
+            );
+        }
         if let Some(folder) = &command.working_dir {
             let right = folder.starts_with('/') && folder.len() <= 4096 && !folder.contains('\0');
             errors.check(
@@ -44,6 +52,12 @@ impl JobSpec {
                 &format!("{} files beside working_dir", command.files.len()),
                 command.files.is_empty(),
                 "left out beside working_dir: files lie in a new folder of the task, where the program is then started",
+            );
+            errors.check(
+                "command.python",
+                &"given beside working_dir",
+                command.python.is_none(),
+                "left out beside working_dir: its requirements lie in a new folder of the task, where the program is then started",
             );
             errors.check(
                 "command.code",
