@@ -1535,6 +1535,8 @@ export interface components {
         } | {
             /** @enum {string} */
             change: "raise_priority";
+            /** @description Priority class of the job, whose range holds the number. */
+            class?: string | null;
             /** Format: int32 */
             to: number;
         } | {
@@ -2134,10 +2136,14 @@ export interface components {
             by?: components["schemas"]["Actor"] | null;
             /** Format: int64 */
             edits: number;
+            /** @description Priority class before, if the change replaced or removed it. */
+            former_priority_class?: string | null;
             /** @enum {string} */
             kind: "job_edited";
             /** Format: int32 */
             priority: number;
+            /** @description Priority class; absent if the job has none, and in histories of older releases. */
+            priority_class?: string | null;
             ps_shards?: components["schemas"]["Range"] | null;
             workers: components["schemas"]["Range"];
         } | {
