@@ -1414,6 +1414,12 @@ export interface components {
          * @enum {string}
          */
         BatchRule: "constant" | "adascale" | "goodput";
+        /** @description A predicted batch. */
+        BatchView: {
+            detail: components["schemas"]["PredictedBatch"];
+            /** @description The batch and its effect, as text. */
+            message: string;
+        };
         /** @description A best trial and its trained model. */
         BestTrialView: {
             checkpoint: components["schemas"]["Written"] | null;
@@ -1969,6 +1975,7 @@ export interface components {
         DecidedView: {
             /** Format: date-time */
             at: string;
+            batch: components["schemas"]["BatchView"] | null;
             /**
              * Format: int32
              * @description Number of sizes at which its speed was measured; with 0 the prediction is a guess.
@@ -4173,6 +4180,32 @@ export interface components {
          * @enum {string}
          */
         Precision: "f32" | "tf32" | "bf16";
+        /**
+         * @description Batch with the most progress at the size and place of a job, as a round predicted it for the
+         *     beginning of the remaining work. The coordinator may choose another one.
+         */
+        PredictedBatch: {
+            /**
+             * Format: int32
+             * @description Batch in examples over all workers.
+             */
+            batch: number;
+            /**
+             * Format: int32
+             * @description Smallest batch of the job (`engine.batch`). A step is an update with it.
+             */
+            smallest_batch: number;
+            /**
+             * Format: double
+             * @description Progress in steps per second with `smallest_batch`.
+             */
+            smallest_steps_per_s: number;
+            /**
+             * Format: double
+             * @description Progress in steps per second with `batch`.
+             */
+            steps_per_s: number;
+        };
         /**
          * @description Whether and when the job makes room for other jobs. Its owner's orders, a drained node and a
          *     lowered quota stop it in any case.

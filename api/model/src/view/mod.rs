@@ -17,8 +17,8 @@ mod study;
 mod tenant;
 
 pub use explain::{
-    BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay, NodeObstacle,
-    RunnerUpView,
+    BatchView, BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay,
+    NodeObstacle, RunnerUpView,
 };
 pub use family::{FamilySpeedView, FamilyView};
 pub use forecast::{AccuracyView, HitRate};
