@@ -12,8 +12,8 @@ fn class(name: &str, fields: &str) -> PriorityClass {
     document.named(name).expect("valid")
 }
 
-/// Returns a cluster that a long job of priority 5 of tenant t1 fills, with these classes. Job `low`
-/// of tenant t0 waits.
+/// Returns a cluster with these classes, which a long job of priority 5 of tenant t1 fills. Job
+/// `low` of tenant t0 waits.
 fn full(classes: &[(&str, &str)]) -> Scene {
     let mut scene = Scene::cluster(1, 2);
     scene.snapshot.tenants.push(SnapshotTenant {
