@@ -8,6 +8,7 @@ use muster_model::job::JobState;
 use muster_model::node::{DriverSuspend, GpuKind, Node, least_capability};
 use muster_model::pace::{Pace, Watch};
 use muster_model::plan::RecordTime as _;
+use muster_model::priority::PriorityClass;
 use muster_model::spec::BatchRule;
 use muster_model::task::Task;
 use muster_model::tenant::TenantPreemption;
@@ -50,10 +51,19 @@ pub fn snapshot(round: u64, loaded: store::Loaded) -> core::ClusterSnapshot {
         left_out: loaded.left_out.into_iter().map(left_out).collect(),
         families: loaded.families.into_iter().map(family).collect(),
         history_gpu_s: loaded.history_gpu_s,
+        priority_classes: loaded.priority_classes.into_iter().map(class).collect(),
     };
     snapshot.leave_pods_out_of_turns();
     snapshot.sort();
     snapshot
+}
+
+/// Drops the description, which decides nothing and would be stored with every round.
+fn class(class: PriorityClass) -> PriorityClass {
+    PriorityClass {
+        description: String::new(),
+        ..class
+    }
 }
 
 /// Data of a job's tasks that is not in their rows.
@@ -233,6 +243,7 @@ fn job(
         tenant: job.tenant_id,
         name: job.spec.name.clone(),
         priority: job.spec.priority(),
+        priority_class: job.spec.priority_class.clone(),
         submitted_ms: unix_ms(job.submitted_at),
         intent: job.intent,
         state: job.state,

@@ -46,6 +46,12 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ps_shards: Option<Range>,
         priority: i32,
+        /// Priority class; absent if the job has none, and in histories of older releases.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        priority_class: Option<String>,
+        /// Priority class before, if the change replaced or removed it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        former_priority_class: Option<String>,
         /// Author; absent if a study did it, and in histories of older releases.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Actor>,

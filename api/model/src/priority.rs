@@ -57,8 +57,8 @@ pub fn resolve(
         return Err(error("priority", number.to_string(), expected));
     }
     let number = priority.unwrap_or(NO_PRIORITY);
-    let within = usable.iter().any(|class| class.range().contains(&number));
-    if number == NO_PRIORITY || classes.is_empty() || within {
+    let allowed = allowed(None, classes, user);
+    if allowed.iter().any(|range| range.contains(&number)) {
         return Ok(number);
     }
     let expected = if usable.is_empty() {
@@ -71,6 +71,27 @@ pub fn resolve(
         )
     };
     Err(error("priority", number.to_string(), expected))
+}
+
+/// Returns the numbers that [`resolve`] allows for a job whose document states `class`, as ranges
+/// that may overlap; none if the user may not use the class.
+#[must_use]
+pub fn allowed(
+    class: Option<&str>,
+    classes: &[PriorityClass],
+    user: PriorityUser<'_>,
+) -> Vec<RangeInclusive<i32>> {
+    let usable = classes.iter().filter(|class| class.is_usable(user));
+    if let Some(name) = class {
+        let own = usable.filter(|class| class.name == name);
+        return own.map(PriorityClass::range).collect();
+    }
+    if classes.is_empty() {
+        return vec![PRIORITY_RANGE];
+    }
+    let mut ranges: Vec<RangeInclusive<i32>> = usable.map(PriorityClass::range).collect();
+    ranges.push(NO_PRIORITY..=NO_PRIORITY);
+    ranges
 }
 
 fn expected_class(

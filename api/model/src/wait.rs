@@ -191,8 +191,14 @@ pub enum Change {
     UncordonNode { name: String },
     /// Resume the job.
     Resume,
-    /// Raise the job's `priority` to this number; other jobs then make room at once.
-    RaisePriority { to: i32 },
+    /// Raise the job's `priority` to this number; other jobs then make room at once. Members of its
+    /// tenant may set it.
+    RaisePriority {
+        to: i32,
+        /// Priority class of the job, whose range holds the number.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        class: Option<String>,
+    },
     /// Pause or end this job of the same tenant.
     EndJob { job: JobId, name: String },
     /// Wait until about this time. By estimate, these jobs (of any tenant) have ended by then. If
@@ -395,6 +401,22 @@ mod tests {
         assert_eq!(waits(8, 1, 2), "needs 8 GPUs, 1 is free; blocked by 2 jobs");
         let add = Change::AddGpus { gpus: 1 };
         assert_eq!(add.to_string(), "free or add 1 GPU");
+    }
+
+    #[test]
+    fn raised_priority_names_the_class_of_the_job() {
+        let raise = |class: Option<&str>| Change::RaisePriority {
+            to: 6,
+            class: class.map(str::to_owned),
+        };
+        assert_eq!(raise(None).to_string(), "raise its priority to 6");
+        let named = "raise its priority to 6 (priority class urgent)";
+        assert_eq!(raise(Some("urgent")).to_string(), named);
+        // Older releases wrote it so, and it is still read.
+        let before = r#"{"change":"raise_priority","to":6}"#;
+        assert_eq!(serde_json::to_string(&raise(None)).expect("JSON"), before);
+        let read: Change = serde_json::from_str(before).expect("a change");
+        assert_eq!(read, raise(None));
     }
 
     #[test]

@@ -9,10 +9,11 @@ use axum::Json;
 use axum::extract::State;
 use muster_model::id::JobId;
 use muster_model::node::{GpuClass, NodeState};
+use muster_model::plan::PredictedBatch;
 use muster_model::spec::{BatchRule, JobSpec};
 use muster_model::view::{
-    BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay, NodeObstacle,
-    RunnerUpView,
+    BatchView, BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay,
+    NodeObstacle, RunnerUpView,
 };
 use muster_model::wait::Wait;
 use muster_store::StoreError;
@@ -43,6 +44,7 @@ struct JobReportEntry {
     step: Option<u64>,
     /// Basis of the remaining steps: a name of the core's `Length`.
     length: Option<String>,
+    batch: Option<PredictedBatch>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -128,6 +130,7 @@ async fn decided(
         next_worker_gain: report.next_worker_gain,
         runner_up,
         steps_per_s: now.steps_per_s,
+        batch: report.batch.map(BatchView::from),
         measured_sizes: now.measured_sizes,
         speed_error: report.speed.mean_relative_error,
         steps_left: now.steps_left,

@@ -79,6 +79,12 @@ pub async fn write(
         workers: spec.scale.workers,
         ps_shards: Some(spec.ps_shards()).filter(|range| *range != Range::NONE),
         priority: spec.priority(),
+        priority_class: spec.priority_class.clone(),
+        former_priority_class: editing
+            .spec
+            .priority_class
+            .clone()
+            .filter(|former| spec.priority_class.as_ref() != Some(former)),
         by: by.cloned(),
     };
     event::append(conn, &[of_job(now, editing.tenant_id, editing.id, edited)]).await?;

@@ -46,6 +46,7 @@ async fn explanation_of_a_running_job_names_the_runner_up() {
                 "job": job, "why": "one worker more would gain less than another job's", "workers": 1, "ps_shards": 1,
                 "next_worker_gain": 12.5, "steps_left": 900.0, "steps_left_between": [800.0, 1100.0], "time_left_s": 90.0,
                 "speed": {"points": 2, "mean_relative_error": 0.03, "steps_per_s": 10.0}, "new_field": 1,
+                "batch": {"batch": 512, "smallest_batch": 128, "steps_per_s": 18.0, "smallest_steps_per_s": 10.0},
             }],
         }),
     )
@@ -58,6 +59,10 @@ async fn explanation_of_a_running_job_names_the_runner_up() {
             "workers": 1, "ps_shards": 1, "next_worker_gain": 12.5,
             "runner_up": {"job_id": other["id"], "name": null, "gain": 41.5},
             "steps_per_s": 10.0, "measured_sizes": 2, "speed_error": 0.03,
+            "batch": {
+                "message": "batch 512 instead of 128: 1.8 times the progress (predicted)",
+                "detail": {"batch": 512, "smallest_batch": 128, "steps_per_s": 18.0, "smallest_steps_per_s": 10.0},
+            },
             "steps_left": 900.0, "steps_left_between": [800.0, 1100.0], "time_left_s": 90.0,
         })
     );
@@ -92,6 +97,7 @@ async fn explanation_uses_the_newest_report() {
     world.tell(chief, 1, 0, steps.to_vec()).await;
     let decided = explain(&world, RED, job).await["decided"].clone();
     assert_eq!(decided["steps_left"], 300.0);
+    assert_eq!(decided["batch"], Value::Null, "no batch was predicted");
     assert_eq!(decided["steps_left_between"], json!([200.0, 500.0]));
     assert_eq!(
         (&decided["steps_per_s"], &decided["measured_sizes"]),

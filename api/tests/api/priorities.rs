@@ -210,6 +210,39 @@ async fn priority_outside_of_usable_classes_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn events_of_edits_name_changed_classes() {
+    let world = with_classes().await;
+    let job: Value = submit(&world, RED, json!(null), json!(null)).await.json();
+    let path = format!("/api/v1/jobs/{}", job["id"].as_str().expect("an id"));
+    for change in [
+        json!({ "priority_class": "urgent" }),
+        json!({ "priority": 40 }),
+        json!({ "priority_class": "batch" }),
+    ] {
+        let request = json_request(Method::PATCH, RED, &path, &change);
+        assert_eq!(world.send(request).await.status, 202);
+    }
+    let events: Value = world.get(RED, &format!("{path}/events")).await.json();
+    let events = events["items"].as_array().expect("events").iter();
+    let edits = events.filter(|one| one["event"]["kind"] == "job_edited");
+    let texts = edits.map(|one| one["message"].as_str().expect("a text").to_owned());
+    let said: Vec<String> = texts
+        .map(|text| {
+            text.split_once("priority")
+                .expect("a priority")
+                .1
+                .to_owned()
+        })
+        .collect();
+    let expected = [
+        " 10 (priority class urgent)",
+        " 40 (priority class urgent)",
+        " -20 (priority class batch instead of urgent)",
+    ];
+    assert_eq!(said, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn edit_stays_within_the_class() {
     let world = with_classes().await;
     let job: Value = submit(&world, RED, json!(null), json!("urgent"))

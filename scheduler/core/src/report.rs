@@ -2,7 +2,7 @@
 
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
-use muster_model::plan::PreemptionCost;
+use muster_model::plan::{PredictedBatch, PreemptionCost};
 use muster_model::wait::Waiting;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -81,6 +81,10 @@ pub struct JobReport {
     /// Gain of the next step; `None` if it is not allowed or gains nothing.
     pub next_worker_gain: Option<f64>,
     pub speed: SpeedReport,
+    /// Predicted batch at this size; `None` if the coordinator does not choose the batch, before a
+    /// measured update, and in older reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<PredictedBatch>,
     /// Remaining steps, by the bound of the document or by convergence.
     pub steps_left: f64,
     /// The 80 % confidence interval of `steps_left`; `None` in older reports.

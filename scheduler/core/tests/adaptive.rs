@@ -134,21 +134,54 @@ fn new_job_expects_the_noise_of_its_family() {
     assert!((noisy * 0.095 / 32.0 - 1.0).abs() < 0.02, "{noisy}");
 }
 
+/// Returns a cluster with a job on one GPU whose batch lies between 100 and 1,600.
+fn choosing(noise: Option<f64>) -> Scene {
+    let mut scene = Scene::cluster(1, 1);
+    scene.job("a").workers(1, 1).ps_shards(0, 0);
+    let job = scene.find("a");
+    job.batch = 100;
+    job.adaptive = Some(Adaptive {
+        noise,
+        max_batch: Some(1_600),
+    });
+    job.placed_speeds = vec![updates(1, 100), updates(1, 400)];
+    scene.settle();
+    scene
+}
+
+#[test]
+fn report_states_the_batch_and_what_it_saves() {
+    let batch = |scene: &Scene| {
+        let (_, report) = muster_core::plan(&scene.snapshot, &scene.policy);
+        report.jobs[0].batch
+    };
+    // With noise alone the largest batch needs 330 ms for 16 steps, the first one 30 ms for each.
+    let found = batch(&choosing(Some(1e9))).expect("measured");
+    assert_eq!((found.batch, found.smallest_batch), (1_600, 100));
+    assert!(
+        (found.smallest_steps_per_s * 0.03 - 1.0).abs() < 0.01,
+        "{found:?}"
+    );
+    assert!(
+        (found.speedup() / (0.48 / 0.33) - 1.0).abs() < 0.01,
+        "{found:?}"
+    );
+    // Without noise a larger batch does not help.
+    let found = batch(&choosing(Some(0.0))).expect("measured");
+    assert_eq!((found.batch, found.speedup()), (100, 1.0));
+    // Nothing is predicted without a measured noise or update, and for a constant batch.
+    assert_eq!(batch(&choosing(None)), None);
+    let mut scene = choosing(Some(1e9));
+    scene.find("a").placed_speeds.clear();
+    assert_eq!(batch(&scene), None);
+    let mut scene = choosing(Some(1e9));
+    scene.find("a").adaptive = None;
+    assert_eq!(batch(&scene), None);
+}
+
 #[test]
 fn reported_speed_is_goodput_of_the_best_batch() {
-    let speed = |noise| {
-        let mut scene = Scene::cluster(1, 1);
-        scene.job("a").workers(1, 1).ps_shards(0, 0);
-        let job = scene.find("a");
-        job.batch = 100;
-        job.adaptive = Some(Adaptive {
-            noise: Some(noise),
-            max_batch: Some(1_600),
-        });
-        job.placed_speeds = vec![updates(1, 100), updates(1, 400)];
-        scene.settle();
-        reported(&scene).0
-    };
+    let speed = |noise| reported(&choosing(Some(noise))).0;
     // Without noise only the first batch counts: an update of 100 examples takes 30 ms.
     assert!((speed(0.0) - 1.0 / 0.03).abs() < 1e-6, "{}", speed(0.0));
     // With noise alone a step is 100 examples. The largest batch needs 330 ms for 16 steps.

@@ -2,6 +2,7 @@
 //! They form one program, because the shared code takes long to compile.
 
 mod adaptive;
+mod advised_priority;
 mod asked;
 mod bad_nodes;
 mod commands;

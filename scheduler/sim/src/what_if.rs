@@ -199,6 +199,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Snapsh
         tenant,
         name: spec.name.clone(),
         priority: spec.priority(),
+        priority_class: spec.priority_class.clone(),
         submitted_ms: now_ms,
         intent: Intent::Run,
         state: JobState::Queued,

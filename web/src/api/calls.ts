@@ -10,6 +10,7 @@ import type {
   Me,
   NodeView,
   PlanView,
+  PriorityClass,
   Progress,
   StoredEvent,
   TaskView,
@@ -87,6 +88,12 @@ export async function act(id: string, verb: Verb): Promise<void> {
  */
 export function editJob(id: string, change: JobChange): Promise<JobView> {
   return take(client.PATCH("/api/v1/jobs/{id}", { params: { path: { id } }, body: change }));
+}
+
+/** Returns the priority classes that the caller sees; there are at most 64. */
+export async function priorityClasses(signal?: AbortSignal): Promise<PriorityClass[]> {
+  const params = { query: { limit: 500 } };
+  return (await take(client.GET("/api/v1/priority-classes", { params, ...cut(signal) }))).items;
 }
 
 export function submit(document: string, dryRun: boolean, idempotencyKey: string): Promise<JobView> {

@@ -1460,6 +1460,12 @@ export interface components {
          * @enum {string}
          */
         BatchRule: "constant" | "adascale" | "goodput";
+        /** @description A predicted batch. */
+        BatchView: {
+            detail: components["schemas"]["PredictedBatch"];
+            /** @description The batch and its effect, as text. */
+            message: string;
+        };
         /** @description A best trial and its trained model. */
         BestTrialView: {
             checkpoint: components["schemas"]["Written"] | null;
@@ -1581,6 +1587,8 @@ export interface components {
         } | {
             /** @enum {string} */
             change: "raise_priority";
+            /** @description Priority class of the job, whose range holds the number. */
+            class?: string | null;
             /** Format: int32 */
             to: number;
         } | {
@@ -2036,6 +2044,7 @@ export interface components {
         DecidedView: {
             /** Format: date-time */
             at: string;
+            batch: components["schemas"]["BatchView"] | null;
             /**
              * Format: int32
              * @description Number of sizes at which its speed was measured; with 0 the prediction is a guess.
@@ -2203,10 +2212,14 @@ export interface components {
             by?: components["schemas"]["Actor"] | null;
             /** Format: int64 */
             edits: number;
+            /** @description Priority class before, if the change replaced or removed it. */
+            former_priority_class?: string | null;
             /** @enum {string} */
             kind: "job_edited";
             /** Format: int32 */
             priority: number;
+            /** @description Priority class; absent if the job has none, and in histories of older releases. */
+            priority_class?: string | null;
             ps_shards?: components["schemas"]["Range"] | null;
             workers: components["schemas"]["Range"];
         } | {
@@ -4241,6 +4254,32 @@ export interface components {
          * @enum {string}
          */
         Precision: "f32" | "tf32" | "bf16";
+        /**
+         * @description Batch with the most progress at the size and place of a job, as a round predicted it for the
+         *     beginning of the remaining work. The coordinator may choose another one.
+         */
+        PredictedBatch: {
+            /**
+             * Format: int32
+             * @description Batch in examples over all workers.
+             */
+            batch: number;
+            /**
+             * Format: int32
+             * @description Smallest batch of the job (`engine.batch`). A step is an update with it.
+             */
+            smallest_batch: number;
+            /**
+             * Format: double
+             * @description Progress in steps per second with `smallest_batch`.
+             */
+            smallest_steps_per_s: number;
+            /**
+             * Format: double
+             * @description Progress in steps per second with `batch`.
+             */
+            steps_per_s: number;
+        };
         /**
          * @description Whether and when the job makes room for other jobs. Its owner's orders, a drained node and a
          *     lowered quota stop it in any case.

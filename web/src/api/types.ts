@@ -9,6 +9,7 @@ export type Intent = Schemas["Intent"];
 export type JobState = Schemas["JobState"];
 export type JobChange = Schemas["JobChange"];
 export type JobView = Schemas["JobView"];
+export type PriorityClass = Schemas["PriorityClass"];
 export type JobSpec = Schemas["JobSpec"];
 export type ProgressView = Schemas["ProgressView"];
 export type Waiting = Schemas["Waiting"];

@@ -180,6 +180,9 @@ fn said(rows: &mut Vec<(&'static str, String)>, decided: &DecidedView, waits: bo
         (sizes, None) => format!("measured at {sizes} sizes"),
     };
     rows.push(("speed", format!("{speed:.1} steps/s ({basis})")));
+    if let Some(batch) = &decided.batch {
+        rows.push(("batch", batch.message.clone()));
+    }
     if let (Some(steps), Some(time_s)) = (decided.steps_left, decided.time_left_s) {
         let between = decided
             .steps_left_between
@@ -200,4 +203,47 @@ fn is_decision(event: &Event) -> bool {
         event,
         Event::JobPlaced { .. } | Event::JobStopRequested { .. } | Event::JobWaits { .. }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::plan::PredictedBatch;
+    use time::OffsetDateTime;
+
+    fn decided(batch: Option<PredictedBatch>) -> DecidedView {
+        DecidedView {
+            round: 7,
+            at: OffsetDateTime::UNIX_EPOCH,
+            why: "has the most workers".to_owned(),
+            workers: 1,
+            ps_shards: 0,
+            next_worker_gain: None,
+            runner_up: None,
+            steps_per_s: Some(18.0),
+            batch: batch.map(Into::into),
+            measured_sizes: 1,
+            speed_error: None,
+            steps_left: None,
+            steps_left_between: None,
+            time_left_s: None,
+        }
+    }
+
+    #[test]
+    fn explanation_states_the_predicted_batch() {
+        let predicted = PredictedBatch {
+            batch: 512,
+            smallest_batch: 128,
+            steps_per_s: 18.0,
+            smallest_steps_per_s: 10.0,
+        };
+        let mut rows = Vec::new();
+        said(&mut rows, &decided(Some(predicted)), false);
+        let text = "batch 512 instead of 128: 1.8 times the progress (predicted)";
+        assert!(rows.contains(&("batch", text.to_owned())), "{rows:?}");
+        rows.clear();
+        said(&mut rows, &decided(None), false);
+        assert!(rows.iter().all(|(name, _)| *name != "batch"), "{rows:?}");
+    }
 }

@@ -56,14 +56,17 @@ impl Event {
                 workers,
                 ps_shards,
                 priority,
+                priority_class,
+                former_priority_class,
                 by,
                 ..
             } => {
                 let shards = ps_shards.map_or_else(String::new, |range| {
                     format!(", {} to {} PS shards", range.min, range.max)
                 });
+                let class = in_class(priority_class.as_deref(), former_priority_class.as_deref());
                 format!(
-                    "Changed{}: {} to {} workers{shards}, priority {priority}",
+                    "Changed{}: {} to {} workers{shards}, priority {priority}{class}",
                     by_whom(by.as_ref()),
                     workers.min,
                     workers.max,
@@ -292,6 +295,16 @@ fn after_stop(then: &AfterStop) -> &'static str {
     }
 }
 
+/// Returns the priority class after a change, and the one before it if it is another.
+fn in_class(class: Option<&str>, former: Option<&str>) -> String {
+    match (class, former) {
+        (Some(class), Some(former)) => format!(" (priority class {class} instead of {former})"),
+        (Some(class), None) => format!(" (priority class {class})"),
+        (None, Some(former)) => format!(" (priority class {former} removed)"),
+        (None, None) => String::new(),
+    }
+}
+
 /// Returns the introduction of a remedy.
 fn to_start(waiting: &Waiting) -> &'static str {
     if waiting.why.is_for_good() {
@@ -332,6 +345,7 @@ fn listed(nodes: &[String]) -> String {
 mod tests {
     use super::*;
     use crate::progress::Split;
+    use crate::spec::Range;
     use crate::wait::{Change, Wait};
 
     fn text(event: &Event) -> (String, Option<String>) {
@@ -383,6 +397,36 @@ mod tests {
             split: Split::Validation,
             loss,
             accuracy,
+        }
+    }
+
+    #[test]
+    fn change_names_the_priority_class_and_the_former() {
+        for (class, former, expected) in [
+            (None, None, "priority 20"),
+            (Some("urgent"), None, "priority 20 (priority class urgent)"),
+            (
+                Some("urgent"),
+                Some("batch"),
+                "priority 20 (priority class urgent instead of batch)",
+            ),
+            (
+                None,
+                Some("batch"),
+                "priority 20 (priority class batch removed)",
+            ),
+        ] {
+            let edited = Event::JobEdited {
+                edits: 1,
+                workers: Range { min: 1, max: 4 },
+                ps_shards: None,
+                priority: 20,
+                priority_class: class.map(str::to_owned),
+                former_priority_class: former.map(str::to_owned),
+                by: None,
+            };
+            let expected = format!("Changed: 1 to 4 workers, {expected}");
+            assert_eq!(text(&edited), (expected, None));
         }
     }
 

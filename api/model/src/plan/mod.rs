@@ -4,9 +4,11 @@
 //! The planner builds plans. The store commits them to rows, and simulations apply them to
 //! snapshots. Both use [`JobRecord::apply`] and [`Action::task_event`].
 
+mod predicted_batch;
 mod preemption;
 mod record;
 
+pub use predicted_batch::PredictedBatch;
 pub use preemption::PreemptionCost;
 pub use record::{JobRecord, RecordTime};
 

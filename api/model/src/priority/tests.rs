@@ -72,6 +72,26 @@ fn number_alone_must_lie_in_a_usable_class() {
 }
 
 #[test]
+fn allowed_ranges_hold_the_numbers_that_resolve() {
+    let all = classes();
+    for (classes, user) in [
+        (&all[..], RED),
+        (&all[..], BLUE),
+        (&all[..], ADMIN),
+        (&[], RED),
+    ] {
+        for class in [None, Some("batch"), Some("urgent"), Some("repair")] {
+            let ranges = allowed(class, classes, user);
+            for number in PRIORITY_RANGE {
+                let within = ranges.iter().any(|range| range.contains(&number));
+                let resolved = resolve(Some(number), class, classes, user).is_ok();
+                assert_eq!(within, resolved, "{number} {class:?} {user:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn any_number_is_allowed_while_no_class_exists() {
     for number in [-100, 0, 100] {
         assert_eq!(resolve(Some(number), None, &[], RED), Ok(number));

@@ -3,6 +3,7 @@
 use super::job::WaitingView;
 use crate::id::JobId;
 use crate::job::JobPhase;
+use crate::plan::PredictedBatch;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -47,6 +48,10 @@ pub struct DecidedView {
     /// Predicted steps per second at its size.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub steps_per_s: Option<f64>,
+    /// Predicted batch of a job with `batch_rule: goodput`, and its effect. Null for other jobs,
+    /// before a measured update, and while the job holds no GPUs.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub batch: Option<BatchView>,
     /// Number of sizes at which its speed was measured; with 0 the prediction is a guess.
     pub measured_sizes: u32,
     /// Mean relative error of the speed model at those sizes.
@@ -60,6 +65,24 @@ pub struct DecidedView {
     /// Seconds until its end at this size.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub time_left_s: Option<f64>,
+}
+
+/// A predicted batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct BatchView {
+    /// The batch and its effect, as text.
+    pub message: String,
+    pub detail: PredictedBatch,
+}
+
+impl From<PredictedBatch> for BatchView {
+    fn from(predicted: PredictedBatch) -> Self {
+        Self {
+            message: predicted.to_string(),
+            detail: predicted,
+        }
+    }
 }
 
 /// The best change that a round rejected because no capacity was left.

@@ -19,8 +19,8 @@ mod tenant;
 
 pub use code::CodeView;
 pub use explain::{
-    BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay, NodeObstacle,
-    RunnerUpView,
+    BatchView, BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay,
+    NodeObstacle, RunnerUpView,
 };
 pub use family::{FamilySpeedView, FamilyView};
 pub use forecast::{AccuracyView, HitRate};

@@ -297,7 +297,11 @@ impl fmt::Display for Change {
             Self::AddGpus { gpus: more } => write!(f, "free or add {}", gpus(*more)),
             Self::UncordonNode { name } => write!(f, "uncordon node {name}"),
             Self::Resume => write!(f, "resume the job"),
-            Self::RaisePriority { to } => write!(f, "raise its priority to {to}"),
+            Self::RaisePriority { to, class: None } => write!(f, "raise its priority to {to}"),
+            Self::RaisePriority {
+                to,
+                class: Some(class),
+            } => write!(f, "raise its priority to {to} (priority class {class})"),
             Self::EndJob { name, .. } => write!(f, "pause or end the tenant's job {name}"),
             Self::Wait {
                 until_unix_ms,

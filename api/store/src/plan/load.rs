@@ -16,6 +16,7 @@ use crate::fault;
 use crate::int_convert::{unsigned, unsigned32};
 use crate::job::intent;
 use crate::node;
+use crate::priority_class;
 use crate::service::{self, ServiceHistory};
 use crate::task::role;
 use muster_model::actor::Actor;
@@ -111,6 +112,7 @@ impl Loader {
             tenants,
             families,
             history_gpu_s: self.history.load(conn, now).await?,
+            priority_classes: priority_class::list(conn).await?,
         })
     }
 }

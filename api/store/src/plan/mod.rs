@@ -23,6 +23,7 @@ use muster_model::node::Node;
 use muster_model::pace::{Pace, Suspect};
 use muster_model::packing::Measured;
 use muster_model::plan::RoundPlan;
+use muster_model::priority::PriorityClass;
 use muster_model::progress::Sample;
 use muster_model::task::Task;
 use muster_model::tenant::Tenant;
@@ -56,6 +57,8 @@ pub struct Loaded {
     /// GPU-seconds of the newest ended jobs of the cluster, in ascending order. At most 64 values:
     /// means of equal parts of up to 1,000 jobs.
     pub history_gpu_s: Vec<f64>,
+    /// Priority classes, ordered by name.
+    pub priority_classes: Vec<PriorityClass>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

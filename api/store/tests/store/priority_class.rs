@@ -1,9 +1,9 @@
 //! Priority classes: administrators write them, and all tenants read them.
 
-use crate::world::World;
+use crate::world::{World, at};
 use muster_model::priority::PriorityClass;
 use muster_model::tenant::Access;
-use muster_store::{pool, priority_class, tenant_scope};
+use muster_store::{plan, pool, priority_class, tenant_scope};
 use std::collections::BTreeSet;
 
 fn urgent() -> PriorityClass {
@@ -42,6 +42,19 @@ async fn only_administrators_write_priority_classes() -> anyhow::Result<()> {
     tenant_scope::admin(&mut tx).await?;
     assert!(priority_class::delete(&mut tx, "urgent").await?);
     assert!(!priority_class::delete(&mut tx, "urgent").await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn rounds_read_the_classes_of_all_tenants() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    tenant_scope::admin(&mut tx).await?;
+    priority_class::set(&mut tx, &urgent()).await?;
+    tx.commit().await?;
+    let mut tx = pool::begin_snapshot(&world.scheduler).await?;
+    let loaded = plan::Loader::new(10).load(&mut tx, at(0)).await?;
+    assert_eq!(loaded.priority_classes, [urgent()]);
     Ok(())
 }
 

@@ -18,6 +18,17 @@ pub(crate) struct Evidence {
     pub ratios: Arc<KindRatios>,
 }
 
+impl Evidence {
+    /// Returns the times of updates with chosen batches: those of the family, else the job's own,
+    /// which are kept in `own`.
+    pub(crate) fn update_times<'e>(&'e self, own: &'e mut UpdateTimes) -> &'e UpdateTimes {
+        self.family.update_times().unwrap_or_else(|| {
+            *own = UpdateTimes::of(self.own.iter()).unwrap_or_default();
+            own
+        })
+    }
+}
+
 /// Measurements of a family.
 #[derive(Debug, Default)]
 pub(crate) struct FamilyEvidence {

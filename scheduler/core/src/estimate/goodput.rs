@@ -1,8 +1,10 @@
 //! Goodput of a job whose coordinator chooses its batch, from its noise and that of its family.
 
+use super::Evidence;
 use super::gains::measured;
-use crate::learn::{CourseNoise, GoodputModel, NoiseScale, STRETCHES};
+use crate::learn::{CourseNoise, GoodputModel, NoiseScale, STRETCHES, Spread, UpdateTimes};
 use crate::snapshot::SnapshotJob;
+use muster_model::plan::PredictedBatch;
 use muster_model::progress::COURSE_PARTS;
 
 /// Largest factor between the noise of a job and that of its family.
@@ -48,6 +50,23 @@ pub(super) fn goodput_of(job: &SnapshotJob, family: &[CourseNoise]) -> Option<Go
         max: adaptive.max_batch?,
         noises,
     })
+}
+
+/// Returns the batch with the highest goodput at a size and place on a kind, at the beginning of
+/// the remaining work. `None` if the coordinator does not choose the batch, or if no update on the
+/// kind or no noise was measured.
+pub(crate) fn predicted_batch(
+    job: &SnapshotJob,
+    evidence: &Evidence,
+    kind: &str,
+    (workers, spread): (u32, Spread),
+) -> Option<PredictedBatch> {
+    let family = &*evidence.family.noises;
+    let is_measured = !family.is_empty() || job.adaptive.and_then(measured).is_some();
+    let model = goodput_of(job, family).filter(|_| is_measured)?;
+    let mut own = UpdateTimes::default();
+    let times = evidence.update_times(&mut own);
+    times.best_batch(&model, kind, workers, spread)
 }
 
 /// Returns the noise scale of a family in examples at a share of the work: the one seen there, else

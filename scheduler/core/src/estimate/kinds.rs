@@ -107,14 +107,8 @@ impl KindEstimates {
         goodput: &GoodputModel,
         policy: &Policy,
     ) -> (Arc<Speed>, Self) {
-        let own;
-        let times = match evidence.family.update_times() {
-            Some(times) => times,
-            None => {
-                own = UpdateTimes::of(evidence.own.iter()).unwrap_or_default();
-                &own
-            }
-        };
+        let mut own = UpdateTimes::default();
+        let times = evidence.update_times(&mut own);
         let family = goodput.converted(times, &evidence.family.observations);
         let converted = Evidence {
             own: goodput.converted(times, &evidence.own).into(),

@@ -24,6 +24,7 @@ use crate::snapshot::SnapshotJob;
 use convergence::LastEpoch;
 pub(crate) use evidence::{Evidence, FamilyEvidence};
 pub(crate) use gains::Gains;
+pub(crate) use goodput::predicted_batch;
 pub(crate) use kinds::{ASSUMED_SPREAD, KindEstimates};
 pub(crate) use memo::EstimateMemo;
 use muster_model::spec::Range;

@@ -5,6 +5,8 @@
 //! noise. Every measured placement is therefore converted to steps per second with the batch that
 //! is best now.
 
+mod best_batch;
+
 use super::batch::BatchSplit;
 use super::throughput::{PlacementShape, StepTime, Throughput};
 use super::{NoiseScale, Observation, STRETCHES, Size, Spread};
@@ -53,21 +55,8 @@ struct TimedBatches {
 
 impl TimedBatches {
     fn of(throughput: &Throughput, (init, max, most): (u32, u32, u32)) -> Self {
-        let low = f64::from(init.max(1));
-        let ratio = f64::from(max.max(init).max(1)) / low;
-        let scales: [f64; CANDIDATES] =
-            std::array::from_fn(|number| ratio.powf(number as f64 / (CANDIDATES - 1) as f64));
-        let times = |shape: PlacementShape| {
-            let times = throughput.on(shape);
-            scales.map(|scale| {
-                let split = BatchSplit {
-                    // A batch is a u32.
-                    local: part((low * scale).round() as u32, shape.gpus),
-                    accumulated: 0,
-                };
-                times.iteration_s(split)
-            })
-        };
+        let scales = scales(init, max);
+        let times = |shape: PlacementShape| update_s(throughput, shape, (init, scales));
         let local = (1..=most).map(|gpus| times(PlacementShape { nodes: 1, gpus }));
         let spread = (1..=most).map(|gpus| times(throughput.spread_shape(gpus)));
         Self {
@@ -206,6 +195,33 @@ impl GoodputModel {
         }
         converted
     }
+}
+
+/// Returns the compared batches over the first one.
+fn scales(init: u32, max: u32) -> [f64; CANDIDATES] {
+    let ratio = f64::from(max.max(init).max(1)) / f64::from(init.max(1));
+    std::array::from_fn(|number| ratio.powf(number as f64 / (CANDIDATES - 1) as f64))
+}
+
+/// Returns the seconds of an update with each of the batches.
+fn update_s(
+    throughput: &Throughput,
+    shape: PlacementShape,
+    (init, scales): (u32, [f64; CANDIDATES]),
+) -> [f64; CANDIDATES] {
+    let times = throughput.on(shape);
+    scales.map(|scale| {
+        let split = BatchSplit {
+            local: part(examples(init, scale), shape.gpus),
+            accumulated: 0,
+        };
+        times.iteration_s(split)
+    })
+}
+
+fn examples(init: u32, scale: f64) -> u32 {
+    // A batch is a u32.
+    (f64::from(init.max(1)) * scale).round() as u32
 }
 
 fn shape(seen: &Observation) -> PlacementShape {

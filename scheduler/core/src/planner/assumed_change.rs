@@ -89,7 +89,7 @@ fn change_job(job: &mut SnapshotJob, change: &Change) {
             constraint,
             gpu_model,
         } => job.constraints = relaxed(&job.constraints, *constraint, gpu_model),
-        Change::RaisePriority { to } => job.priority = *to,
+        Change::RaisePriority { to, .. } => job.priority = *to,
         Change::Resume => job.intent = Intent::Run,
         Change::RaiseQuota { .. }
         | Change::UncordonNode { .. }
@@ -260,7 +260,7 @@ fn make(round: &mut RoundState<'_>, index: usize, change: &Change) -> bool {
             round.empty.push(FreeNode::empty(&node, place, at));
             round.problem.nodes.push(dense_node(&node, at));
         }
-        Change::RaisePriority { to } => {
+        Change::RaisePriority { to, .. } => {
             round.jobs[index].priority = *to;
             round.refresh(index);
         }

@@ -6,12 +6,16 @@ use super::packing;
 use super::planned_job::PlannedJob;
 use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
+use crate::estimate::predicted_batch;
+use crate::learn::Spread;
 use crate::plan::Action;
 use crate::problem::{SizeValue, gpus_of as parts_gpus};
 use crate::report::{JobReport, PreemptionReport, RoundReport, RunnerUp, SpeedReport, Totals};
 use crate::snapshot::SnapshotNode;
 use muster_model::job::JobPhase;
+use muster_model::plan::PredictedBatch;
 use muster_model::wait::Waiting;
+use std::collections::BTreeSet;
 
 /// Builds the report from the state after the plan.
 pub(crate) fn report(
@@ -107,6 +111,7 @@ fn job(
             next_probe: None,
             by_kind: estimate.relative_speeds(shown),
         },
+        batch: batch(round, live, size.0),
         steps_left: estimate.steps_left,
         steps_left_between: Some(estimate.steps_left_between),
         time_left_s: estimate.time_s(shown),
@@ -114,6 +119,21 @@ fn job(
         step: Some(live.job.progress.step),
         waiting: waiting.cloned(),
     }
+}
+
+/// Predicted batch with this number of workers, on the GPUs that the job holds.
+fn batch(round: &RoundState<'_>, live: &PlannedJob<'_>, workers: u32) -> Option<PredictedBatch> {
+    live.job.adaptive?.max_batch?;
+    let evidence = round.learned.evidence(live.job)?;
+    let held = live.holdings.iter().filter(|held| held.gpus != 0);
+    let nodes: BTreeSet<u32> = held.map(|held| held.node).collect();
+    let node = &round.snapshot.nodes[*nodes.first()? as usize];
+    let spread = if nodes.len() > 1 {
+        Spread::Nodes
+    } else {
+        Spread::OneNode
+    };
+    predicted_batch(live.job, &evidence, &node.gpu_model, (workers, spread))
 }
 
 /// Size that the job has, or will have once room is made.

@@ -11,9 +11,12 @@ use super::queue_order::QueueOrder;
 use super::round_state::RoundState;
 use super::scheduling_state::SchedulingState;
 use crate::snapshot::SnapshotNode;
+use muster_model::priority::{self, PriorityUser};
+use muster_model::tenant::Access;
 use muster_model::wait::{Change, Wait};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 /// Maximum number of candidates of one kind.
 const TRIED: usize = 4;
@@ -26,8 +29,6 @@ const MOVED: f64 = 0.25;
 /// Change of a time slice's start below which the reported time stays. Slices end when a round
 /// finds them expired, so the time is not exact.
 const SAME_TURN_MS: i64 = 10_000;
-/// Maximum priority of a job.
-const HIGHEST: i32 = 100;
 
 pub(crate) struct UnblockingChanges<'e, 'a> {
     pub round: &'e RoundState<'a>,
@@ -194,22 +195,49 @@ impl UnblockingChanges<'_, '_> {
         })
     }
 
-    /// Priorities just above those of jobs that hold GPUs or wait, lowest first.
+    /// Priorities above those of jobs that hold GPUs or wait, lowest first: for each of these jobs
+    /// the next number that the tenant's members may give the job.
     fn priorities(&self, live: &PlannedJob<'_>) -> Vec<Change> {
+        let (class, allowed) = self.allowed_priorities(live);
         let others = self.round.jobs.iter();
         let others =
             others.filter(|other| other.scheduling_state.stays() || other.scheduling_state.waits());
         let above: BTreeSet<i32> = others
-            .map(|other| other.priority.saturating_add(1))
-            .filter(|&to| to > live.priority && to <= HIGHEST)
+            .filter(|other| other.priority >= live.priority)
+            .filter_map(|other| lowest_from(other.priority.saturating_add(1), &allowed))
             .collect();
         let highest = above.last().copied();
         let lowest = above.into_iter().take(TRIED - 1);
         let tried: BTreeSet<i32> = lowest.chain(highest).collect();
-        tried
-            .into_iter()
-            .map(|to| Change::RaisePriority { to })
-            .collect()
+        let raised = tried.into_iter().map(|to| Change::RaisePriority {
+            to,
+            class: class.map(str::to_owned),
+        });
+        raised.collect()
+    }
+
+    /// Class of the job, and the numbers that the tenant's members may give it; none for a trial,
+    /// whose study has its priority. A class that was deleted does not bind the job.
+    fn allowed_priorities<'s>(
+        &'s self,
+        live: &'s PlannedJob<'_>,
+    ) -> (Option<&'s str>, Vec<RangeInclusive<i32>>) {
+        let snapshot = self.round.snapshot;
+        let classes = snapshot.priority_classes.as_slice();
+        let class = live.job.priority_class.as_deref();
+        let class = class.filter(|name| classes.iter().any(|class| class.name == *name));
+        let tenant = snapshot.tenants.get(live.tenant as usize);
+        let allowed = match tenant {
+            Some(tenant) if live.job.trial.is_none() => {
+                let user = PriorityUser {
+                    access: Access::Member,
+                    tenant: &tenant.name,
+                };
+                priority::allowed(class, classes, user)
+            }
+            _ => Vec::new(),
+        };
+        (class, allowed)
     }
 
     /// Candidates for a job that could never start. They are derived from the empty cluster, not
@@ -357,6 +385,12 @@ fn allowances(why: &Wait) -> Vec<Change> {
         gpu_model: one.gpu_model.clone(),
     });
     allowed.collect()
+}
+
+/// The lowest number of the ranges that is not below `least`.
+fn lowest_from(least: i32, ranges: &[RangeInclusive<i32>]) -> Option<i32> {
+    let reaching = ranges.iter().filter(|range| *range.end() >= least);
+    reaching.map(|range| least.max(*range.start())).min()
 }
 
 fn lower_min_workers(live: &PlannedJob<'_>, gpus: u32) -> Option<Change> {

@@ -106,6 +106,7 @@ impl WhatIfState {
                 left_out: Vec::new(),
                 families: after.families.clone(),
                 history_gpu_s: after.history_gpu_s.clone(),
+                priority_classes: after.priority_classes.clone(),
             };
             apply_change(&alone, job, change)
         });

@@ -25,6 +25,9 @@ pub struct SnapshotJob {
     pub name: String,
     /// Number from -100 to 100; a higher one precedes a lower one in the whole cluster.
     pub priority: i32,
+    /// Name of its priority class in the document; the class may have been deleted since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority_class: Option<String>,
     pub submitted_ms: i64,
     pub intent: Intent,
     pub state: JobState,

@@ -16,6 +16,7 @@ use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::node::{GpuClass, NodeSpeed, is_part};
 pub use muster_model::plan::StaleWait;
+use muster_model::priority::PriorityClass;
 use muster_model::spec::NodeTraits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -44,6 +45,10 @@ pub struct ClusterSnapshot {
     /// earlier releases have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history_gpu_s: Vec<f64>,
+    /// Priority classes of the installation without their descriptions, ordered by name. Proposed
+    /// priorities keep to their ranges; nothing else reads them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub priority_classes: Vec<PriorityClass>,
 }
 
 /// Measured speeds of the jobs of one family.

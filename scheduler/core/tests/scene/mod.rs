@@ -38,6 +38,7 @@ impl Scene {
             left_out: Vec::new(),
             families: Vec::new(),
             history_gpu_s: Vec::new(),
+            priority_classes: Vec::new(),
         };
         Self {
             snapshot,
@@ -281,6 +282,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> SnapshotJob {
         tenant: tenant(0),
         name: name.to_owned(),
         priority: 0,
+        priority_class: None,
         submitted_ms,
         intent: Intent::Run,
         state: JobState::Queued,

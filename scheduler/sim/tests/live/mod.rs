@@ -41,6 +41,7 @@ pub fn cluster(nodes: u128) -> ClusterSnapshot {
         left_out: Vec::new(),
         families: Vec::new(),
         history_gpu_s: Vec::new(),
+        priority_classes: Vec::new(),
     }
 }
 
@@ -62,6 +63,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> SnapshotJob {
         tenant: TENANT_ID,
         name: format!("job-{number}"),
         priority: 0,
+        priority_class: None,
         submitted_ms,
         intent: Intent::Run,
         state: JobState::Queued,

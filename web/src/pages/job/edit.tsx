@@ -1,8 +1,14 @@
-// Dialog for the range of workers and the priority of a job. The API validates them.
+// Dialog for the range of workers and the priority of a job. The API validates them; a priority out
+// of the ranges of the priority classes is refused here already, in the words of the API.
 import { useState } from "react";
-import { editJob } from "../../api/calls";
+import { editJob, priorityClasses } from "../../api/calls";
+import { ApiError } from "../../api/problem";
+import { useResource } from "../../api/resource";
 import type { JobView } from "../../api/types";
 import { Confirm } from "../../ui/confirm";
+import { useMe } from "../../ui/me";
+import { refusal, usable } from "../../words/priority";
+import { PriorityFields, type StatedPriority } from "./priority-fields";
 
 const TEXT =
   "Above a new maximum it shrinks. Below a new minimum it continues at its size, and grows once there are free GPUs that no other job waits for. A program of your own starts again with its new size.";
@@ -12,11 +18,25 @@ export function Edit({ job, onDone, onClose }: { job: JobView; onDone: () => voi
   const [read] = useState(job);
   const [fewest, setFewest] = useState(String(job.workers.min));
   const [most, setMost] = useState(String(job.workers.max));
-  const [priority, setPriority] = useState(String(job.priority));
+  const [stated, setStated] = useState<StatedPriority>({
+    number: String(job.priority),
+    class: job.priority_class,
+  });
+  const { access } = useMe();
+  const seen = useResource("priority classes", priorityClasses).data ?? [];
+  const classes = usable(seen, job.tenant);
   const act = async () => {
+    const priority = Number(stated.number);
+    const isOtherClass = stated.class !== read.priority_class;
+    // A priority that the job has already stays, also if its class was narrowed.
+    if (isOtherClass || priority !== read.priority) {
+      const why = refusal(priority, stated.class, classes, { access, tenant: job.tenant });
+      if (why !== null) throw new ApiError(422, "The job document is not valid", why);
+    }
     await editJob(job.id, {
       workers: { min: Number(fewest), max: Number(most) },
-      priority: Number(priority),
+      priority,
+      ...(isOtherClass ? { priority_class: stated.class } : {}),
       edits: read.edits ?? 0,
     });
     onDone();
@@ -50,18 +70,7 @@ export function Edit({ job, onDone, onClose }: { job: JobView; onDone: () => voi
           onChange={(event) => setMost(event.target.value)}
         />
       </label>
-      <label className="extend-more">
-        Priority
-        <input
-          type="number"
-          min={-100}
-          max={100}
-          step={1}
-          required
-          value={priority}
-          onChange={(event) => setPriority(event.target.value)}
-        />
-      </label>
+      <PriorityFields job={read} classes={classes} value={stated} onChange={setStated} />
     </Confirm>
   );
 }

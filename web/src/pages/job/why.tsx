@@ -112,7 +112,7 @@ function Reason({ job, events, explanation, now }: Omit<Props, "accuracy"> & { n
 function SizeFacts({ job, explanation }: { job: JobView; explanation: Explanation | null }) {
   const decided = explanation?.decided ?? null;
   if (decided === null) return null;
-  const { next_worker_gain: gain, runner_up: other, steps_per_s: speed, steps_left: left } = decided;
+  const { next_worker_gain: gain, runner_up: other, steps_per_s: speed, steps_left: left, batch } = decided;
   return (
     <dl className="why-facts">
       {decided.why === "" ? null : (
@@ -142,6 +142,12 @@ function SizeFacts({ job, explanation }: { job: JobView; explanation: Explanatio
           <dd className="num">
             {rate(speed)} steps/s <span className="muted">{basis(decided.measured_sizes, decided.speed_error)}</span>
           </dd>
+        </>
+      )}
+      {batch === null ? null : (
+        <>
+          <dt>Batch</dt>
+          <dd>{batch.message}</dd>
         </>
       )}
       {left === null ? null : (

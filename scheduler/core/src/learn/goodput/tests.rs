@@ -89,6 +89,46 @@ fn curve_tells_the_goodput_of_further_sizes() {
     assert_eq!(times(&measured).curve(&MODEL, "B", 8), None);
 }
 
+/// The batch of a size, its goodput and that of the first batch follow from the times of updates.
+#[test]
+fn best_batch_has_the_highest_goodput_of_a_size() {
+    let times = times(&[seen(1, 100), seen(1, 400), seen(2, 400), seen(4, 800)]);
+    for workers in [1, 4] {
+        let found = times.best_batch(&MODEL, "A", workers, Spread::OneNode);
+        let found = found.expect("measured");
+        let goodput = |examples: u32| {
+            let batch = f64::from(examples);
+            NOISE.gain(batch / 100.0) * seen(workers, examples).steps_per_s
+        };
+        let best = (1..=400).map(|quarter| goodput(quarter * 4 + 96));
+        let best = best.fold(0.0, f64::max);
+        assert!((found.steps_per_s / best - 1.0).abs() < 0.03, "{found:?}");
+        assert!((found.steps_per_s / goodput(found.batch) - 1.0).abs() < 0.03);
+        assert_eq!(found.smallest_batch, 100);
+        let smallest = found.smallest_steps_per_s;
+        assert!((smallest / goodput(100) - 1.0).abs() < 0.03, "{found:?}");
+        // One worker has no exchange to save, and its updates are as slow as their examples.
+        let saves = found.batch > 100 && found.speedup() > 1.1;
+        assert_eq!(saves, workers == 4, "{found:?}");
+        // The curve of equal noise has the same goodput.
+        let curve = times.curve(&MODEL, "A", 4).expect("measured");
+        assert_eq!(found.steps_per_s, curve.local[workers as usize - 1]);
+        let spread = times.best_batch(&MODEL, "A", workers, Spread::Nodes);
+        let spread = spread.expect("measured").steps_per_s;
+        assert_eq!(spread, curve.spread[workers as usize - 1]);
+    }
+    let clean = GoodputModel {
+        noises: [NoiseScale(0.0); STRETCHES],
+        ..MODEL
+    };
+    let found = times.best_batch(&clean, "A", 4, Spread::OneNode);
+    assert_eq!(
+        found.map(|one| (one.batch, one.speedup())),
+        Some((100, 1.0))
+    );
+    assert_eq!(times.best_batch(&MODEL, "B", 4, Spread::OneNode), None);
+}
+
 #[test]
 fn steps_stay_as_they_are() {
     let steps = Observation {
