@@ -1819,6 +1819,7 @@ export interface components {
              *     64.
              */
             parameter_servers?: number;
+            python?: components["schemas"]["PythonEnvironment"] | null;
             /**
              * Format: int64
              * @description Expected number of steps, for progress and estimates. It does not stop the program. 1 to
@@ -4477,6 +4478,14 @@ export interface components {
              */
             memory_bytes: number;
         };
+        /** @description Python environment of a program. It is made once for each node and equal requirements. */
+        PythonEnvironment: {
+            /**
+             * @description File of `code` or `files` with the requirements for pip, such as `requirements.txt`.
+             *     Packages of the node's `python3` stay visible.
+             */
+            requirements: string;
+        };
         /** @description Both bounds are included. 1 to 1024; 0 to 0 for shards that the topology does not have. */
         Range: {
             /** Format: int32 */
@@ -5922,10 +5931,11 @@ export interface components {
             compute_capability: components["schemas"]["ComputeCapability"] | null;
             /**
              * Format: int64
-             * @description Thousandths of a core; 0 to 256,000.
-             * @default 100
+             * @description Thousandths of a core; 0 to 256,000. Default: the node's cores are divided by its GPUs or
+             *     slots; placement counts 100. Without GPUs: 1,000.
+             * @default null
              */
-            cpu_milli: number;
+            cpu_milli: number | null;
             /**
              * @description Names of nodes on which the job does not run; at most 64.
              * @default []
@@ -5956,10 +5966,11 @@ export interface components {
             gpus: number;
             /**
              * Format: int64
-             * @description Bytes, or a text with a unit such as 16Gi or 500M; 64 MiB to 4 TiB.
-             * @default 1073741824
+             * @description Bytes, or a text with a unit such as 16Gi or 500M; 64 MiB to 4 TiB. Default: the node's
+             *     memory is divided by its GPUs or slots; placement counts 1 GiB. Without GPUs: 1 GiB.
+             * @default null
              */
-            memory_bytes: number;
+            memory_bytes: number | null;
             /**
              * @description Conditions on the labels of the nodes; all must hold. At most 16.
              * @default []
