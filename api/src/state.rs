@@ -13,6 +13,7 @@ use crate::stream::notifications::EventNotifications;
 use crate::study::LongPollQueues;
 use muster_connections::KeyedSemaphore;
 use muster_model::id::{TenantId, TokenId};
+use muster_model::place::Place;
 use muster_objects::ObjectsError;
 use muster_store::StoreError;
 use muster_store::pool::{self, StorePool, Transaction};
@@ -20,10 +21,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of uploads of code archives at one time. With a bucket, each is in memory.
-const MAX_UPLOADS: usize = 8;
-/// Maximum number of them of one tenant.
-const MAX_UPLOADS_OF_TENANT: usize = 4;
+/// Maximum number of uploads of code archives at one time, of all tenants and of one.
+const MAX_UPLOADS: (usize, usize) = (8, 4);
+/// The same for a bucket, where each archive is in memory. The chart limits the daemon to 512 MiB.
+const MAX_UPLOADS_TO_BUCKET: (usize, usize) = (2, 1);
 
 /// Why the daemon cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +90,10 @@ impl ApiState {
     pub fn start(settings: &ApiSettings, stopping: CancellationToken) -> Result<Self, StartError> {
         let pool = pool::api(&settings.database_url, settings.database_connections)?;
         let limits = &settings.limits;
+        let (uploads, uploads_of_tenant) = match settings.checkpoint_root {
+            Some(Place::Bucket(_)) => MAX_UPLOADS_TO_BUCKET,
+            _ => MAX_UPLOADS,
+        };
         let inner = ApiStateInner {
             limits: limits.clone(),
             files: settings
@@ -110,7 +115,7 @@ impl ApiState {
             event_notifications: EventNotifications::start(pool.clone(), stopping.clone()),
             long_poll_queues: LongPollQueues::default(),
             streams: KeyedSemaphore::new(limits.streams, limits.streams_per_tenant),
-            uploads: KeyedSemaphore::new(MAX_UPLOADS, MAX_UPLOADS_OF_TENANT),
+            uploads: KeyedSemaphore::new(uploads, uploads_of_tenant),
             stopping,
             pool,
         };

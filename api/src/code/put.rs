@@ -13,6 +13,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_LENGTH;
+use muster_archive::MAX_ARCHIVE_BYTES;
 use muster_connections::PermitError;
 use muster_model::view::CodeView;
 use muster_store::StoreError;
@@ -43,7 +44,7 @@ pub async fn put(
 ) -> Result<Json<CodeView>, ApiError> {
     named(&sha256)?;
     let files = files(&app)?;
-    let most_bytes = app.limits.code_archive_bytes;
+    let most_bytes = app.limits.code_archive_bytes.min(MAX_ARCHIVE_BYTES);
     let announced = headers.get(CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|bytes| bytes > most_bytes) {
@@ -51,7 +52,7 @@ pub async fn put(
     }
     let _permit = app.uploads.take(Some(caller.home())).map_err(busy)?;
     let received = files
-        .receive_code(caller.tenant_id, body, most_bytes)
+        .receive_code(caller.tenant_id, body, (announced, most_bytes))
         .await?;
     if received.sha256 != sha256 {
         let detail = format!(

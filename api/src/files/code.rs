@@ -59,7 +59,8 @@ impl Drop for ReceivedContent {
 }
 
 impl Files {
-    /// Reads the body of an upload into the store, under a temporary name.
+    /// Reads the body of an upload into the store, under a temporary name. `announced` is its
+    /// length according to the client.
     ///
     /// # Errors
     /// [`ProblemKind::BodyTooLarge`] above `most_bytes`; [`ProblemKind::MalformedBody`] if the body
@@ -68,7 +69,7 @@ impl Files {
         &self,
         tenant: TenantId,
         body: Body,
-        most_bytes: u64,
+        (announced, most_bytes): (Option<u64>, u64),
     ) -> Result<ReceivedCode, ApiError> {
         let mut content = match &self.place {
             FileSource::Folder(root) => {
@@ -77,7 +78,12 @@ impl Files {
                 let begun = begun.await.map_err(|_| stalled())?;
                 ReceivedContent::File(Some(begun.map_err(|error| unwritten(&error))?))
             }
-            FileSource::Bucket(_) => ReceivedContent::Bytes(Vec::new()),
+            FileSource::Bucket(_) => {
+                // A vector that grows would briefly need twice as much.
+                let bytes = announced.unwrap_or(0).min(most_bytes);
+                let bytes = usize::try_from(bytes).expect("an archive fits the memory");
+                ReceivedContent::Bytes(Vec::with_capacity(bytes))
+            }
         };
         let (mut digest, mut bytes) = (ArchiveDigest::default(), 0);
         let mut pieces = body.into_data_stream();

@@ -110,6 +110,16 @@ async fn program_of_a_folder_runs_on_two_nodes() {
     assert!(err.contains("worker-0 exited with code 3"), "{err}");
     assert_eq!(fs::metadata(&stored).expect("there").ino(), before);
 
+    // The code of a job comes back.
+    let again = folder.path().join("again");
+    let to = again.to_str().expect("UTF-8");
+    let _ = cluster.run(&["code", "train", "--to", to]);
+    assert_eq!(
+        fs::read_to_string(again.join("train.py")).expect("there"),
+        TRAIN
+    );
+    fs::remove_dir_all(&again).expect("removed");
+
     // Another process has replaced the archive, and no node has a copy.
     fs::write(&stored, "another program").expect("written");
     for node in ["node-1", "node-2"] {
@@ -127,6 +137,42 @@ async fn program_of_a_folder_runs_on_two_nodes() {
     assert_eq!(ended.phase, JobPhase::Failed);
     let failure = ended.failure.expect("a reason");
     assert!(failure.contains("has another content"), "{failure}");
+    cluster.down();
+}
+
+/// A search over an argument of the program.
+const SEARCH: &str = r#"
+search:
+  objectives: [{ metric: test_loss, goal: minimize }]
+  parameters: [{ name: lr, type: discrete, choices: [0.5, 0.25] }]
+  searcher: { kind: grid }
+  trials: 2
+  concurrency: 2
+"#;
+
+#[tokio::test]
+async fn arguments_of_a_program_are_searched() {
+    let mut cluster = TestCluster::start(NODES).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let train = "import sys\nprint(f'muster: step=1 loss=1.0 val_loss={sys.argv[1]}')\n";
+    fs::write(folder.path().join("fit.py"), train).expect("written");
+    fs::write(folder.path().join("search.yaml"), SEARCH).expect("written");
+    let fits = ["--study", "search.yaml", "--", "python3", "fit.py", "{lr}"];
+    let (output, out, err) = run(&cluster, folder.path(), &fits);
+    assert!(output.status.success(), "{out}{err}");
+    let mut shown = String::new();
+    for _ in 0..600 {
+        shown = cluster.run(&["study", "show", "fit"]);
+        if shown.contains("completed") || shown.contains("finished") {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    let best = cluster.run(&["study", "best", "fit", "-o", "json"]);
+    assert!(
+        best.contains("0.25") && !best.contains("0.5,"),
+        "{shown}{best}"
+    );
     cluster.down();
 }
 

@@ -1,16 +1,61 @@
-//! Upload of a working folder as a code archive.
+//! Code archives: upload of a working folder, and `muster code`, which unpacks that of a job.
 
-use super::{CliSession, UsageError};
-use crate::output::bytes;
+use super::{CliSession, NotFound, UsageError};
+use crate::output::{bytes, line};
 use anyhow::Context as _;
-use muster_archive::Packed;
+use clap::Args;
+use futures::TryStreamExt as _;
+use muster_archive::{ArchiveDigest, Packed};
 use muster_client::{Client, ClientError};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+#[derive(Debug, Args)]
+pub struct CodeArgs {
+    /// Id of the job, or name (its newest job).
+    job: String,
+    /// Folder to create [default: the job's name followed by -code].
+    #[arg(long, value_name = "FOLDER")]
+    to: Option<PathBuf>,
+}
+
+impl CodeArgs {
+    /// Unpacks the code of the job into a new folder.
+    ///
+    /// # Errors
+    /// If the job has no code, or the folder exists.
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
+        let job = session.job(&self.job).await?;
+        let command = job.spec.command.as_ref();
+        let code = command.and_then(|command| command.code.as_ref());
+        let sha256 = code.map(|code| code.archive.as_str()).ok_or_else(|| {
+            let name = &job.name;
+            NotFound(format!(
+                "job {name} has no code archive; muster show -o yaml {name} shows its document"
+            ))
+        })?;
+        let to = self
+            .to
+            .unwrap_or_else(|| PathBuf::from(format!("{}-code", job.name)));
+        std::fs::create_dir(&to).with_context(|| format!("create {}", to.display()))?;
+        let mut download = session.client.code_archive(sha256).await?;
+        let (mut archive, mut digest) = (Vec::new(), ArchiveDigest::default());
+        while let Some(piece) = download.body.try_next().await? {
+            digest.update(&piece);
+            archive.extend_from_slice(&piece);
+        }
+        let found = digest.hex();
+        if found != sha256 {
+            anyhow::bail!("the archive has the SHA-256 {found}; expected {sha256}");
+        }
+        muster_archive::unpack(&archive[..], &to).context("unpack the code")?;
+        line(&format!("wrote {}", to.display()))
+    }
+}
+
 /// Pauses between attempts to upload, in seconds, for example while others upload.
-const PAUSES_S: [u64; 4] = [1, 2, 5, 10];
+const PAUSES_S: [u64; 6] = [1, 2, 5, 10, 20, 30];
 
 /// Packs a folder and shows its size.
 ///

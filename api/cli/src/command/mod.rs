@@ -2,7 +2,7 @@
 //! decisions.
 
 pub mod checkpoints;
-mod code;
+pub mod code;
 pub mod compare;
 pub mod edit;
 pub mod events;
@@ -93,6 +93,8 @@ pub enum RemoteCommand {
     Checkpoints(checkpoints::CheckpointsArgs),
     /// Export a checkpoint's model as one file: safetensors or ONNX
     Export(export::ExportArgs),
+    /// Download the code of a program's job into a new folder
+    Code(code::CodeArgs),
     /// Download the model of a job that has succeeded
     Model(checkpoints::ModelArgs),
     /// Search for parameters: create, watch and control studies
@@ -158,6 +160,7 @@ impl RemoteCommand {
             Self::Delete(options) => options.run(session).await?,
             Self::Checkpoints(options) => options.run(session).await?,
             Self::Export(options) => options.run(session).await?,
+            Self::Code(options) => options.run(session).await?,
             Self::Model(options) => options.run(session).await?,
             Self::Study(options) => options.run(session).await?,
             Self::Nodes(options) => options.run(session).await?,

@@ -1,6 +1,6 @@
 //! `muster study`: searches over parameters.
 
-use super::{CliSession, NotFound};
+use super::{CliSession, NotFound, code};
 use crate::clock;
 use crate::document::read;
 use crate::output::{age, counted, fields, line, table, table_of};
@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use muster_model::id::StudyId;
 use muster_model::study::{StudyPhase, StudySpec};
 use muster_model::view::{BestTrialView, StudyView, TrialCounts, TrialPoint, TrialView};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -52,6 +53,9 @@ enum StudyVerb {
 struct CreateStudyArgs {
     /// The document; `-` reads standard input.
     file: PathBuf,
+    /// Send this folder as the code of the trials' program (job.command.code).
+    #[arg(long, value_name = "FOLDER", conflicts_with = "dry_run")]
+    code: Option<PathBuf>,
     /// Check the document and show what would be created, without a change.
     #[arg(long)]
     dry_run: bool,
@@ -177,12 +181,19 @@ impl CliSession {
 
 impl CreateStudyArgs {
     async fn run(self, session: &CliSession) -> anyhow::Result<()> {
-        let document = read(&self.file)?;
+        let mut document = read(&self.file)?;
         if self.dry_run {
             let study = session.client.dry_run_study(&document).await?;
             return session.output.print(&study, |study| {
                 format!("{} would be created; nothing was changed", study.name)
             });
+        }
+        if let Some(folder) = &self.code {
+            let packed = code::pack(folder)?;
+            let mut no_job = Value::Null;
+            let job = document.get_mut("job").unwrap_or(&mut no_job);
+            code::name_in(job, &packed.sha256)?;
+            code::upload(session, packed).await?;
         }
         let key = self.idempotency_key.as_deref();
         let study = session.client.create_study(&document, key).await?;

@@ -98,6 +98,8 @@ impl SubmitArgs {
         session.output.print(&job, |job| {
             format!("job {} ({}) submitted", job.name, job.id)
         })?;
+        let page = session.client.job_page(job.id);
+        note!("muster: {page} or muster logs -f {}", job.name);
         hint(session, job.id).await;
         Ok(ExitCode::SUCCESS)
     }
