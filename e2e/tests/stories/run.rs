@@ -163,7 +163,7 @@ async fn arguments_of_a_program_are_searched() {
     let mut shown = String::new();
     for _ in 0..600 {
         shown = cluster.run(&["study", "show", "fit"]);
-        if shown.contains("completed") || shown.contains("finished") {
+        if shown.contains("2 completed") {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;

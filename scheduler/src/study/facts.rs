@@ -40,8 +40,10 @@ pub fn facts(spec: &SearchSpec, trial: &SearchTrial, fact: &TrialJobFacts) -> Tr
             });
         }
     }
-    // A program without evaluations is judged by its training metrics.
-    let newest = newest.or_else(|| values(spec, None, fact.latest.as_ref()));
+    // The newest evaluation may have been read before the job ended. A program without evaluations
+    // is judged by its training metrics.
+    let latest = (fact.latest_evaluation.as_ref(), fact.latest.as_ref());
+    let newest = newest.or_else(|| values(spec, latest.0, latest.1));
     let values = if any {
         Vec::new()
     } else {

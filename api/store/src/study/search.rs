@@ -44,6 +44,8 @@ pub struct TrialJobFacts {
     /// Optimizer step at which the training ended, if the job has reported it.
     pub finished_step: Option<u64>,
     pub latest: Option<Sample>,
+    /// Newest evaluation, also if the search knows it.
+    pub latest_evaluation: Option<Evaluation>,
     /// Evaluations that the search does not know yet, by step, each with the newest sample up to
     /// it.
     pub evaluations: Vec<(Evaluation, Option<Sample>)>,
@@ -188,7 +190,8 @@ pub async fn forget(conn: &mut PgConnection, orders: &[i64]) -> Result<(), Store
 pub async fn facts(conn: &mut PgConnection, id: StudyId) -> Result<Vec<TrialJobFacts>, StoreError> {
     let rows = sqlx::query!(
         r#"select t.number, j.id, j.state as "state: Json<JobState>", j.spec as "spec: Json<JobSpec>",
-                  (j.finished ->> 'step')::bigint as finished_step, j.latest as "latest: Json<Filled<Sample>>"
+                  (j.finished ->> 'step')::bigint as finished_step, j.latest as "latest: Json<Filled<Sample>>",
+                  j.latest_evaluation as "latest_evaluation: Json<Filled<Evaluation>>"
            from study_trial t join job j on j.id = t.job_id
            where t.study_id = $1 and t.state in ('running', 'stopping')
              and (not t.end_fed and j.phase in ('succeeded', 'failed', 'cancelled')
@@ -208,6 +211,7 @@ pub async fn facts(conn: &mut PgConnection, id: StudyId) -> Result<Vec<TrialJobF
             spec: row.spec.0,
             finished_step: row.finished_step.map(unsigned),
             latest: row.latest.map(|latest| latest.0.0),
+            latest_evaluation: row.latest_evaluation.map(|latest| latest.0.0),
             evaluations,
         });
     }
