@@ -160,6 +160,11 @@ export function finalModel(id: string): Promise<Blob> {
   return take(client.GET("/api/v1/jobs/{id}/model", { params: { path: { id } }, parseAs: "blob" }));
 }
 
+/** Loads a code archive: a tar file, compressed with zstd. */
+export function codeArchive(sha256: string): Promise<Blob> {
+  return take(client.GET("/api/v1/code/{sha256}/archive", { params: { path: { sha256 } }, parseAs: "blob" }));
+}
+
 export interface LogPart {
   text: string;
   /** Length of the log before this part, in bytes. */

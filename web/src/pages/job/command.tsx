@@ -1,6 +1,11 @@
-// A command line: two lines of it until "more" is chosen, and a button that copies it in shell
-// syntax.
+// A command line: two lines of it until "more" is chosen, a button that copies it in shell syntax,
+// and one that downloads the program's code.
 import { useState } from "react";
+import { codeArchive } from "../../api/calls";
+import { fromThrown, type ApiError } from "../../api/problem";
+import type { JobView } from "../../api/types";
+import { save } from "../../ui/save";
+import { Failure } from "../../ui/states";
 
 /** Maximum length for two lines of a narrow page, in characters. */
 const SHORT_CHARACTERS = 120;
@@ -10,10 +15,12 @@ export function shellText(argv: readonly string[]): string {
   return argv.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
 }
 
-export function Command({ argv }: { argv: readonly string[] }) {
+type ProgramCommand = NonNullable<JobView["spec"]["command"]>;
+
+export function Command({ name, command }: { name: string; command: ProgramCommand }) {
   const [isOpen, setOpen] = useState(false);
   const [copied, setCopied] = useState(false);
-  const text = shellText(argv);
+  const text = shellText(command.argv);
   const isLong = text.length > SHORT_CHARACTERS || text.includes("\n");
   const copy = async () => {
     await navigator.clipboard.writeText(text);
@@ -45,8 +52,38 @@ export function Command({ argv }: { argv: readonly string[] }) {
           >
             {copied ? "copied" : "copy"}
           </button>
+          {command.code ? <Code name={name} sha256={command.code.archive} /> : null}
         </span>
       </dd>
     </div>
+  );
+}
+
+function Code({ name, sha256 }: { name: string; sha256: string }) {
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<ApiError | null>(null);
+  const download = () => {
+    setBusy(true);
+    setError(null);
+    codeArchive(sha256)
+      .then(
+        (blob) => save(blob, `${name}-code.tar.zst`),
+        (thrown: unknown) => setError(fromThrown(thrown)),
+      )
+      .finally(() => setBusy(false));
+  };
+  return (
+    <>
+      <button
+        type="button"
+        className="button button-small"
+        title={`Download the code archive ${sha256}`}
+        disabled={isBusy}
+        onClick={download}
+      >
+        code
+      </button>
+      {error === null ? null : <Failure error={error} />}
+    </>
   );
 }

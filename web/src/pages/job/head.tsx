@@ -216,7 +216,7 @@ function Facts({ job }: { job: JobView }) {
       {job.failures > 0 ? (
         <Fact name="Failures" value={String(job.failures)} title="Restarts charged to its retries" />
       ) : null}
-      {job.spec.command ? <Command argv={job.spec.command.argv} /> : null}
+      {job.spec.command ? <Command name={job.name} command={job.spec.command} /> : null}
     </dl>
   );
 }
