@@ -26,6 +26,10 @@ pub enum CommandError {
     },
     #[error("command.python.requirements is {path:?}, which {what}")]
     Requirements { path: String, what: String },
+    #[error(
+        "command.python needs pip, and python3 of this node has neither pip nor ensurepip; install python3-pip or python3-venv"
+    )]
+    NoPip,
     #[error("{what} ended with {how}{}; its output is in the task's log", saying(said.as_deref()))]
     Packages {
         what: &'static str,
@@ -91,6 +95,7 @@ impl CommandError {
                 "what command.check asks for ({how}{})",
                 saying(said.as_deref())
             )),
+            Self::NoPip => Some("pip for python3".to_owned()),
             // The interpreter of a script, or the loader of a program.
             Self::Start { program, source } if source.kind() == io::ErrorKind::NotFound => {
                 Some(format!("what {} is started with", program.display()))
@@ -117,6 +122,7 @@ impl CommandError {
             Self::Read { .. }
             | Self::Write { .. }
             | Self::Packages { .. }
+            | Self::NoPip
             | Self::Port(_)
             | Self::Peers
             | Self::WorkingFolder { .. }

@@ -162,17 +162,21 @@ fn make(
         }
         _ => {}
     }
+    // Distributions package ensurepip apart from python3. The pip of the node is visible too.
     let mut venv = process::Command::new("python3");
-    venv.args(["-m", "venv", "--system-site-packages"])
-        .arg(folder);
-    step(
-        "python3 -m venv",
-        venv,
-        Path::new("python3"),
-        paths,
-        command,
-    )?;
+    venv.args(["-m", "venv", "--without-pip", "--system-site-packages"]);
+    venv.arg(folder);
+    let python3 = Path::new("python3");
+    step("python3 -m venv", venv, python3, paths, command)?;
     let interpreter = folder.join("bin/python");
+    if !runs(&interpreter, "pip") {
+        if !runs(&interpreter, "ensurepip") {
+            return Err(CommandError::NoPip);
+        }
+        let mut pip = process::Command::new(&interpreter);
+        pip.args(["-m", "ensurepip", "--default-pip"]);
+        step("ensurepip", pip, &interpreter, paths, command)?;
+    }
     let mut pip = process::Command::new(&interpreter);
     pip.args(["-m", "pip", "install", "--disable-pip-version-check"]);
     pip.args(["--no-input", "-r", said]);
@@ -181,6 +185,15 @@ fn make(
     File::create(&complete)
         .map(drop)
         .map_err(CommandError::write(&complete))
+}
+
+/// Whether the interpreter has the module.
+fn runs(interpreter: &Path, module: &str) -> bool {
+    let said = process::Command::new(interpreter)
+        .args(["-m", module, "--version"])
+        .stderr(process::Stdio::null())
+        .output();
+    said.is_ok_and(|said| said.status.success())
 }
 
 fn step(
