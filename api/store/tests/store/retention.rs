@@ -7,7 +7,7 @@ use muster_model::spec::{JobSpec, Origin};
 use muster_store::event::EventFilter;
 use muster_store::job::NewJob;
 use muster_store::retention::{self, RetentionRules, once};
-use muster_store::{erasure, event, job, pool};
+use muster_store::{code, erasure, event, job, pool};
 use sqlx::{Connection as _, PgConnection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -84,6 +84,10 @@ async fn tables_are_bounded_after_a_simulated_year() -> anyhow::Result<()> {
             .execute(&mut conn)
             .await?;
         once(&world.scheduler, &KEEP, day(step * STEP_DAYS)).await?;
+        // Uploads of a tenant remove its unused code.
+        let mut tx = pool::begin_for(&world.api, world.red).await?;
+        code::remove_unused(&mut tx, day(step * STEP_DAYS) - 7 * DAY).await?;
+        tx.commit().await?;
         if step % VACUUM_STEPS == 0 {
             vacuum(&mut conn).await?;
         }

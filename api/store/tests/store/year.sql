@@ -27,6 +27,8 @@ begin
         from generate_series(1, 2) n;
     insert into idempotency (tenant_id, key, request_hash, status, body, expires_at)
         select red, d || '-' || n, sha256(n::text::bytea), 201, repeat('b', 300), t + interval '1 day' from generate_series(1, 20) n;
+    insert into code_archive (tenant_id, sha256, bytes, created_at, used_at)
+        select red, encode(sha256(('code-' || d || '-' || n)::bytea), 'hex'), 1000, t, t from generate_series(1, 5) n;
     insert into question (id, tenant_id, asked_at, expires_at, question)
         select md5('question-' || d || '-' || n)::uuid, red, t, t + interval '1 minute', '{}' from generate_series(1, 5) n;
     insert into round (number, at, snapshot, plan, report)

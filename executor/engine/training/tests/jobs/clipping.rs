@@ -142,7 +142,8 @@ fn clipped_training_does_not_diverge() {
             loss(&revision.chief().events())
         });
         assert!(with.is_some_and(|loss| loss < 2.0), "{with:?}");
-        assert!(without.is_none_or(|loss| loss > 10.0), "{without:?}");
+        // A constant guess has 2.3. With staleness the losses of runs differ.
+        assert!(without.is_none_or(|loss| loss > 5.0), "{without:?}");
     }
 }
 
