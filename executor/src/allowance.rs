@@ -159,6 +159,7 @@ impl From<&TaskReport> for Weight {
             TaskReport::Progress { .. }
             | TaskReport::Pace { .. }
             | TaskReport::Evaluated { .. }
+            | TaskReport::Metrics { .. }
             | TaskReport::CheckpointWritten { .. }
             | TaskReport::CheckpointPruned { .. }
             | TaskReport::CheckpointReported { .. }

@@ -2,6 +2,7 @@
 
 use crate::checkpoint::{RequestResult, Written};
 use crate::id::{JobId, NodeId, TaskId, TenantId};
+use crate::metric::MetricPoint;
 use crate::pace::PaceReport;
 use crate::progress::{Evaluation, Sample};
 use crate::spec::JobSpec;
@@ -119,6 +120,11 @@ pub enum TaskReport {
     Evaluated {
         #[serde(with = "crate::progress::filled")]
         evaluation: Evaluation,
+    },
+    /// Values of metrics that a user's program has logged, by rank 0. The points of a name are in
+    /// the order of logging.
+    Metrics {
+        points: Vec<MetricPoint>,
     },
     CheckpointWritten {
         checkpoint: Written,

@@ -28,6 +28,7 @@ pub mod fault;
 pub mod forecast;
 pub mod id;
 pub mod job;
+pub mod metric;
 pub mod node;
 pub mod pace;
 pub mod packing;

@@ -2,6 +2,7 @@
 //! up are rejected here, so that they do not block the other reports of the node.
 
 use crate::assignment::{Observed, TaskReport};
+use crate::metric::{self, UnfitMetrics};
 use serde_json::Value;
 
 /// Maximum length of a line of `events.jsonl` in bytes.
@@ -27,6 +28,8 @@ pub enum UnfitReport {
         value: String,
         most: f64,
     },
+    #[error(transparent)]
+    Metrics(#[from] UnfitMetrics),
 }
 
 impl TaskReport {
@@ -34,12 +37,15 @@ impl TaskReport {
     /// cannot store them.
     ///
     /// # Errors
-    /// [`UnfitReport`], which names the number that is out of range.
+    /// [`UnfitReport`], which names the number or the metric that is not acceptable.
     pub fn read(line: &str) -> Result<Self, UnfitReport> {
         let mut value: Value = serde_json::from_str(line)?;
         clean(&mut value);
         fit("", &value)?;
         let report = serde_json::from_value(value)?;
+        if let Self::Metrics { points } = &report {
+            metric::check(points)?;
+        }
         if let Self::Progress { sample } = &report {
             let updates_per_s = sample.updates_per_s();
             if updates_per_s.abs() > LARGEST_NUMBER {
@@ -184,6 +190,39 @@ mod tests {
                 Err(UnfitReport::Number { field: named, .. }) => assert_eq!(named, field),
                 other => panic!("{changed}: {other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn unfit_metrics_are_refused_with_their_name() {
+        let read = |points: Value| {
+            let line = json!({ "kind": "metrics", "points": points }).to_string();
+            TaskReport::read(&line).map_err(|error| error.to_string())
+        };
+        let right = json!({ "name": "val/f1", "step": 7, "value": 0.5 });
+        let report = read(json!([right])).expect("a report");
+        let TaskReport::Metrics { points } = report else {
+            panic!("{report:?}");
+        };
+        assert_eq!((points[0].step, points[0].summary().count), (7, 1));
+        let changed = |name: &str, value: Value| {
+            let mut point = right.clone();
+            point[name] = value;
+            json!([point])
+        };
+        let merged =
+            |count: u32, min: f64| json!({ "count": count, "mean": 0.5, "min": min, "max": 0.5 });
+        for (points, error) in [
+            (json!([]), "0 points"),
+            (Value::Array(vec![right.clone(); 101]), "101 points"),
+            (changed("name", json!("acc@1")), "acc@1"),
+            (changed("value", json!(1e31)), "points.0.value"),
+            (changed("step", json!(u64::MAX)), "points.0.step"),
+            (changed("merged", merged(0, 0.5)), "no values"),
+            (changed("merged", merged(2, 0.6)), "min above max"),
+        ] {
+            let refused = read(points).expect_err(error);
+            assert!(refused.contains(error), "{refused}");
         }
     }
 

@@ -13,6 +13,7 @@ use crate::events;
 use crate::folder::NodeTaskFolder;
 use crate::task_file::TaskFile;
 use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::metric::{self, NAME_RULE};
 use muster_model::task::Role;
 
 const PREFIX: &[u8] = b"muster:";
@@ -47,6 +48,8 @@ enum MetricLineError {
     NoStep,
     #[error("it has more than {MOST_VALUES} values")]
     Many,
+    #[error("{0:?} is no name of a metric: {NAME_RULE}")]
+    Name(String),
     #[error(transparent)]
     Refused(#[from] Malformed),
     #[error("it could not be kept: {0}")]
@@ -138,6 +141,8 @@ impl MetricLineReader {
             return Ok(events::append(&self.events, &[report])?);
         }
         let metrics = metrics(line, clock::unix_ms())?;
+        let is_named = |metric: &LoggedMetric| metric::is_name(&metric.key);
+        let (metrics, unnamed): (Vec<_>, Vec<_>) = metrics.into_iter().partition(is_named);
         let events = self.events.clone();
         let batch = LogBatch {
             metrics,
@@ -145,7 +150,12 @@ impl MetricLineReader {
         };
         self.run.log(batch, clock::boottime_ms(), |reports| {
             Ok::<(), MetricLineError>(events::append(&events, reports)?)
-        })
+        })?;
+        // The other values of the line count, because they did in earlier releases.
+        match unnamed.into_iter().next() {
+            Some(metric) => Err(MetricLineError::Name(metric.key)),
+            None => Ok(()),
+        }
     }
 
     /// Reports a rejected line once, so that a program's mistake does not fill its job's history.
@@ -285,6 +295,13 @@ mod tests {
         assert_eq!(refused("muster: checkpoint step=x"), expected);
         let expected = "\"loss=1\" is not NAME=NUMBER";
         assert_eq!(refused("muster: checkpoint step=1 loss=1"), expected);
+    }
+
+    #[test]
+    fn invalid_name_costs_only_its_value() {
+        let (samples, notes) = told(&[b"muster: step=1 acc@1=0.5 loss=4\n"]);
+        assert_eq!(samples, [(1, 4.0)]);
+        assert!(notes[0].contains("\"acc@1\" is no name"), "{notes:?}");
     }
 
     #[test]

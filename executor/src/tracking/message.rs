@@ -1,6 +1,7 @@
 //! MLflow's messages, as far as its client sends and reads them. Integers of 64 bits, and values
 //! such as NaN that JSON cannot represent, may be strings.
 
+use muster_model::metric::{self, NAME_RULE};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -68,8 +69,12 @@ pub(super) fn metric(body: &Value) -> Result<LoggedMetric, Malformed> {
     let step = body.get("step").map_or(Some(0), integer);
     let at = body.get("timestamp").map_or(Some(0), integer);
     let wrong = |field, expected| Malformed { field, expected };
+    let key = key(body)?;
+    if !metric::is_name(&key) {
+        return Err(wrong("key", NAME_RULE));
+    }
     Ok(LoggedMetric {
-        key: key(body)?,
+        key,
         value: body
             .get("value")
             .and_then(number)
@@ -181,8 +186,11 @@ mod tests {
     fn error_names_the_invalid_field() {
         let wrong = batch(&json!({ "metrics": [{ "key": "loss", "value": true }] }));
         assert_eq!(wrong.expect_err("no number").field, "value");
-        let wrong = metric(&json!({ "key": "k".repeat(251), "value": 1 }));
-        assert_eq!(wrong.expect_err("too long").field, "key");
+        for key in [&"k".repeat(251), "", "acc@1", "a=b"] {
+            let wrong = metric(&json!({ "key": key, "value": 1 }));
+            assert_eq!(wrong.expect_err(key).field, "key");
+        }
+        assert!(metric(&json!({ "key": "val/f1 : macro-2.x_y", "value": 1 })).is_ok());
         let wrong = batch(&json!({ "params": { "a": "b" } }));
         assert_eq!(wrong.expect_err("no list").field, "params");
     }

@@ -7,6 +7,7 @@
 //! shares only the task folders with the node loop.
 
 mod beat;
+mod buffer;
 mod lines;
 mod message;
 mod metric;

@@ -1,12 +1,13 @@
 //! The run of one task: values that its program has logged and can read again, and reports of them.
 //!
-//! Only metrics of rank 0 become the job's series, as in the built-in engine. Otherwise ranks that
-//! log the same metric would each produce a series.
+//! Only metrics of rank 0 become the job's curve and series, as in the built-in engine. Otherwise
+//! ranks that log the same metric would each produce a series.
 
 use super::beat::StepHeartbeat;
+use super::buffer::MetricBuffer;
 use super::message::{LogBatch, LoggedMetric, Malformed};
 use super::metric::{Meaning, meaning};
-use super::series::ProgressSeries;
+use super::series::{LoggedStep, ProgressSeries};
 use muster_model::assignment::TaskReport;
 use std::collections::BTreeMap;
 
@@ -18,6 +19,8 @@ const MOST_KEYS: usize = 1_000;
 pub(super) struct MlflowRun {
     /// Only for rank 0.
     series: Option<ProgressSeries>,
+    /// All metrics of rank 0; empty for other ranks.
+    buffer: MetricBuffer,
     beat: StepHeartbeat,
     pub metrics: BTreeMap<String, LoggedMetric>,
     pub params: BTreeMap<String, String>,
@@ -31,6 +34,7 @@ impl MlflowRun {
     pub(super) fn new(series: Option<ProgressSeries>) -> Self {
         Self {
             series,
+            buffer: MetricBuffer::default(),
             beat: StepHeartbeat::default(),
             metrics: BTreeMap::new(),
             params: BTreeMap::new(),
@@ -62,6 +66,7 @@ impl MlflowRun {
         beat.take(&batch.metrics);
         let mut series = self.series.clone();
         let mut reports = Vec::new();
+        let mut steps: Vec<(&LoggedMetric, LoggedStep)> = Vec::new();
         if let Some(next) = &mut series {
             for (key, value) in &batch.params {
                 next.parameter(key, value);
@@ -75,13 +80,28 @@ impl MlflowRun {
                 _ => 1,
             });
             for metric in ordered {
-                next.take(metric, now_ms, &mut reports);
+                steps.push((metric, next.take(metric, now_ms, &mut reports)));
             }
+            reports.extend(next.flush(now_ms, false));
+        }
+        // The buffer is large, so it is cloned only for a report.
+        let is_due = self.buffer.is_due(now_ms);
+        let mut reported = is_due.then(|| self.buffer.clone());
+        if let Some(next) = &mut reported {
+            steps
+                .drain(..)
+                .for_each(|(metric, at)| next.take(metric, at));
             reports.extend(next.flush(now_ms, false));
         }
         reports.extend(beat.flush(now_ms));
         write(&reports)?;
         (self.series, self.beat) = (series, beat);
+        if let Some(reported) = reported {
+            self.buffer = reported;
+        }
+        for (metric, at) in steps {
+            self.buffer.take(metric, at);
+        }
         for metric in batch.metrics {
             self.metrics.insert(metric.key.clone(), metric);
         }
@@ -103,9 +123,17 @@ impl MlflowRun {
         let (mut series, mut beat) = (self.series.clone(), self.beat.clone());
         let told = series.as_mut().map(|next| next.flush(now_ms, at_once));
         let mut reports = told.unwrap_or_default();
+        let is_due = at_once || self.buffer.is_due(now_ms);
+        let mut buffer = is_due.then(|| self.buffer.clone());
+        if let Some(next) = &mut buffer {
+            reports.extend(next.flush(now_ms, at_once));
+        }
         reports.extend(beat.flush(now_ms));
         write(&reports)?;
         (self.series, self.beat) = (series, beat);
+        if let Some(reported) = buffer {
+            self.buffer = reported;
+        }
         Ok(())
     }
 }
@@ -128,6 +156,10 @@ fn has_room<'b, V>(
 mod tests {
     use super::super::series::TaskReportSummary;
     use super::*;
+
+    /// Interval in which metrics are reported.
+    const EVERY_MS: u64 = 2_000;
+
     use muster_model::progress::{Evaluation, Split};
 
     fn metric(key: &str, value: f64, at_s: i64, step: u64) -> LoggedMetric {
@@ -157,18 +189,22 @@ mod tests {
         )))
     }
 
-    fn without_pace(reports: &[TaskReport]) -> impl Iterator<Item = TaskReport> {
+    /// Returns the reports of the curve.
+    fn of_curve(reports: &[TaskReport]) -> impl Iterator<Item = TaskReport> {
+        let is_other = |report: &&TaskReport| {
+            matches!(report, TaskReport::Pace { .. } | TaskReport::Metrics { .. })
+        };
         reports
             .iter()
-            .filter(|report| !matches!(report, TaskReport::Pace { .. }))
+            .filter(move |report| !is_other(report))
             .cloned()
     }
 
-    /// Returns the reports that a batch causes, except signs of life.
+    /// Returns the reports of the curve that a batch causes.
     fn logged(run: &mut MlflowRun, batch: LogBatch, now_ms: u64) -> Vec<TaskReport> {
         let mut written = Vec::new();
         let done: Result<(), Malformed> = run.log(batch, now_ms, |reports| {
-            written.extend(without_pace(reports));
+            written.extend(of_curve(reports));
             Ok(())
         });
         done.expect("there is room");
@@ -178,7 +214,7 @@ mod tests {
     fn flushed(run: &mut MlflowRun, now_ms: u64, at_once: bool) -> Vec<TaskReport> {
         let mut written = Vec::new();
         let done: Result<(), Malformed> = run.flush(now_ms, at_once, |reports| {
-            written.extend(without_pace(reports));
+            written.extend(of_curve(reports));
             Ok(())
         });
         done.expect("it is written");
@@ -445,6 +481,70 @@ mod tests {
         let mut run = MlflowRun::new(None);
         assert_eq!(logged(&mut run, of(vec![metric("loss", 2.0, 0, 1)]), 0), []);
         assert_eq!(run.metrics["loss"].value, 2.0);
+    }
+
+    /// Returns the points of all metrics that a batch causes.
+    fn points(run: &mut MlflowRun, batch: LogBatch, now_ms: u64) -> Vec<(String, u64, f64)> {
+        let mut told = Vec::new();
+        let done: Result<(), Malformed> = run.log(batch, now_ms, |reports| {
+            for report in reports {
+                if let TaskReport::Metrics { points } = report {
+                    told.extend(points.clone());
+                }
+            }
+            Ok(())
+        });
+        done.expect("there is room");
+        let points = told.into_iter();
+        points
+            .map(|point| (point.name, point.step, point.value))
+            .collect()
+    }
+
+    #[test]
+    fn every_name_of_rank_0_is_reported() {
+        let batch = |step| {
+            let names = ["train/f1", "loss", "lr"];
+            of(names.map(|name| metric(name, 0.5, 0, step)).into())
+        };
+        let mut run = chief(true);
+        let point = |name: &str, step| (name.to_owned(), step, 0.5);
+        let all = |step| ["loss", "lr", "train/f1"].map(|name| point(name, step));
+        assert_eq!(points(&mut run, batch(7), 0), all(7));
+        assert_eq!(points(&mut run, batch(8), 1_000), []);
+        let late = [point("loss", 8), point("loss", 9)];
+        assert_eq!(points(&mut run, batch(9), 2_000)[..2], late);
+        let mut other = MlflowRun::new(None);
+        assert_eq!(points(&mut other, batch(7), 0), []);
+    }
+
+    #[test]
+    fn failed_write_keeps_the_metrics_as_they_were() {
+        let mut run = chief(true);
+        let batch = || of(vec![metric("f1", 0.5, 0, 1)]);
+        let full: Result<(), Malformed> = run.log(batch(), 0, |_| {
+            Err(Malformed {
+                field: "disk",
+                expected: "room",
+            })
+        });
+        assert!(full.is_err());
+        assert_eq!(points(&mut run, batch(), 0), [("f1".to_owned(), 1, 0.5)]);
+    }
+
+    #[test]
+    fn metrics_without_a_step_follow_the_loss() {
+        let mut run = chief(true);
+        let mut told = Vec::new();
+        for second in 0..3 {
+            let batch = of(vec![metric("loss", 1.0, 0, 0), metric("lr", 1.0, 0, 0)]);
+            told.extend(points(&mut run, batch, second * EVERY_MS));
+        }
+        let steps = |name| {
+            let of_name = told.iter().filter(move |point| point.0 == name);
+            of_name.map(|point| point.1).collect::<Vec<u64>>()
+        };
+        assert_eq!((steps("loss"), steps("lr")), (vec![0, 1, 2], vec![0, 1, 2]));
     }
 
     #[test]

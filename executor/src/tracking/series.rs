@@ -7,8 +7,8 @@
 use super::message::LoggedMetric;
 use super::metric::{Meaning, meaning};
 use muster_model::assignment::TaskReport;
+use muster_model::metric::is_stored;
 use muster_model::progress::{Evaluation, Sample, Split};
-use muster_model::report::LARGEST_NUMBER;
 use std::time::Duration;
 
 /// Minimum interval of samples: ten per second.
@@ -72,6 +72,15 @@ enum EvaluationValue {
     Accuracy(f64),
 }
 
+/// Step of a logged value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LoggedStep {
+    /// The program gave it.
+    Given(u64),
+    /// Number of the loss points before it, because no value had a step so far.
+    Counted(u64),
+}
+
 /// Token bucket.
 #[derive(Debug, Clone, Copy)]
 struct SampleTokenBucket {
@@ -83,7 +92,7 @@ struct SampleTokenBucket {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TaskReportSummary {
     is_ready: bool,
-    /// Newest step of its samples.
+    /// Newest step of its samples and metrics.
     newest_step: Option<u64>,
 }
 
@@ -93,6 +102,10 @@ impl TaskReportSummary {
         match report {
             TaskReport::Progress { sample } => {
                 self.newest_step = self.newest_step.max(Some(sample.step));
+            }
+            TaskReport::Metrics { points } => {
+                let newest = points.iter().map(|point| point.step).max();
+                self.newest_step = self.newest_step.max(newest);
             }
             TaskReport::Ready { .. } => self.is_ready = true,
             _ => {}
@@ -141,17 +154,18 @@ impl ProgressSeries {
         self.parameters.extend(text.chars().take(room));
     }
 
-    /// Adds a point, and appends reports that are due at once.
+    /// Adds a point, and appends reports that are due at once. Returns the step of the point.
     pub(super) fn take(
         &mut self,
         metric: &LoggedMetric,
         now_ms: u64,
         reports: &mut Vec<TaskReport>,
-    ) {
+    ) -> LoggedStep {
         let value = metric.value;
         let means = meaning(&metric.key);
-        let step = self.step(metric, means);
-        if value.is_nan() || value.abs() > LARGEST_NUMBER {
+        let logged_step = self.step(metric, means);
+        let (LoggedStep::Given(step) | LoggedStep::Counted(step)) = logged_step;
+        if !is_stored(value) {
             if means != Meaning::Other && !std::mem::replace(&mut self.has_warned, true) {
                 reports.push(TaskReport::Note {
                     message: format!(
@@ -160,7 +174,7 @@ impl ProgressSeries {
                     ),
                 });
             }
-            return;
+            return logged_step;
         }
         match means {
             Meaning::TrainLoss => self.point(step, metric.timestamp_ms, value),
@@ -180,6 +194,7 @@ impl ProgressSeries {
             }
             Meaning::OwnTime | Meaning::Other => {}
         }
+        logged_step
     }
 
     /// Adds a number to an evaluation. The evaluation is reported when both numbers are known or
@@ -309,19 +324,18 @@ impl ProgressSeries {
         });
     }
 
-    fn step(&mut self, metric: &LoggedMetric, means: Meaning) -> u64 {
+    fn step(&mut self, metric: &LoggedMetric, means: Meaning) -> LoggedStep {
         if metric.step > 0 {
             self.without_step = None;
-            return metric.step;
         }
         let Some(points) = &mut self.without_step else {
-            return 0;
+            return LoggedStep::Given(metric.step);
         };
         let step = *points;
         if means == Meaning::TrainLoss {
             *points += 1;
         }
-        step
+        LoggedStep::Counted(step)
     }
 
     fn point(&mut self, step: u64, at_ms: i64, loss: f64) {

@@ -103,8 +103,9 @@ fn read_usage(told: &proto::TaskUsage) -> Result<(TaskId, UsageReport), MessageD
     Ok((id, json("usages.usage_json", &told.usage_json)?))
 }
 
-/// Decodes a report of a task. A report that is too long or has a number that cannot be stored
-/// becomes a note. If it were refused, its node would repeat it and all later reports for ever.
+/// Decodes a report of a task. A report that is too long, or has a number or a metric that cannot
+/// be stored, becomes a note. If it were refused, its node would repeat it and all later reports
+/// for ever.
 fn task_report(text: &str) -> Result<TaskReport, MessageDecodeError> {
     if text.len() > MAX_REPORT_BYTES {
         let message = format!(
@@ -115,9 +116,11 @@ fn task_report(text: &str) -> Result<TaskReport, MessageDecodeError> {
     }
     match TaskReport::read(text) {
         Ok(report) => Ok(report),
-        Err(error @ UnfitReport::Number { .. }) => Ok(TaskReport::Note {
-            message: format!("a report cannot be kept: {error}"),
-        }),
+        Err(error @ (UnfitReport::Number { .. } | UnfitReport::Metrics(_))) => {
+            Ok(TaskReport::Note {
+                message: format!("a report cannot be kept: {error}"),
+            })
+        }
         Err(UnfitReport::Json(source)) => Err(unreadable("events.report_json", text, source)),
     }
 }
@@ -166,4 +169,23 @@ fn time(field: &'static str, unix_ms: i64) -> Result<OffsetDateTime, MessageDeco
             value: unix_ms,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unfit_metric_becomes_a_note() {
+        let line = |name: &str| {
+            format!(r#"{{"kind":"metrics","points":[{{"name":"{name}","step":1,"value":0.5}}]}}"#)
+        };
+        let read = task_report(&line("val/f1")).expect("a report");
+        assert!(matches!(read, TaskReport::Metrics { .. }), "{read:?}");
+        let note = task_report(&line("acc@1")).expect("a note");
+        let TaskReport::Note { message } = note else {
+            panic!("{note:?}");
+        };
+        assert!(message.contains("acc@1"), "{message}");
+    }
 }

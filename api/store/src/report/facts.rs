@@ -87,6 +87,8 @@ async fn fact(
     let (tenant, job, revision) = (*tenant_id, task.job_id, task.revision);
     let event = match report {
         TaskReport::Progress { .. } => unreachable!("samples are written together"),
+        // Not stored yet.
+        TaskReport::Metrics { .. } => return Ok(()),
         // Stored with the task in `lines`.
         TaskReport::Pace { .. } => return Ok(()),
         TaskReport::Listening { address } => {
