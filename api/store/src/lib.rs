@@ -29,6 +29,7 @@ pub mod leader;
 pub mod limit;
 pub mod log;
 pub mod membership;
+pub mod metric;
 pub mod migrate;
 pub mod node;
 pub mod notify;

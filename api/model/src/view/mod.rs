@@ -9,6 +9,7 @@ mod explain;
 mod family;
 mod forecast;
 mod job;
+mod metric;
 mod node;
 mod problem;
 mod question;
@@ -28,6 +29,7 @@ pub use job::{
     CheckpointView, Count, EvaluationView, EventView, JobChange, JobView, PaceView, ProgressView,
     SampleView, SeriesView, SuspectedView, TaskView, TrialRef, WaitingView,
 };
+pub use metric::{MetricBucketView, MetricSeriesView, MetricView};
 pub use node::{CreatedJoinToken, GpuView, NewJoinToken, NodeView, Occupant};
 pub use problem::Problem;
 pub use question::{

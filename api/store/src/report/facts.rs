@@ -6,6 +6,7 @@ use crate::checkpoint;
 use crate::checkpoint_request;
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
+use crate::metric::{self, DroppedMetrics, MetricOwner};
 use crate::packing;
 use crate::plan::{JobFailureReport, JobFinishReport};
 use crate::progress;
@@ -13,6 +14,7 @@ use crate::task::{self, LockedTask};
 use muster_model::assignment::TaskReport;
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId};
+use muster_model::metric::{MAX_METRICS, MetricPoint};
 use muster_model::progress::Sample;
 use muster_model::task::{Role, Task, TaskEvent};
 use sqlx::PgConnection;
@@ -20,7 +22,7 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 
 /// Records new lines. Consecutive samples are written together, but never across a line that may
-/// rewind the series.
+/// rewind the series. Metrics do not depend on other lines, so all are written together.
 pub(super) async fn facts(
     conn: &mut PgConnection,
     known: &mut ReportedTask,
@@ -30,8 +32,10 @@ pub(super) async fn facts(
 ) -> Result<(), StoreError> {
     let job = known.locked.task.job_id;
     let mut samples: Vec<(OffsetDateTime, Sample)> = Vec::new();
+    let mut points: Vec<MetricPoint> = Vec::new();
     for (at, report) in new {
         match report {
+            TaskReport::Metrics { points: more } => points.extend_from_slice(more),
             TaskReport::Progress { sample } => samples.push((*at, sample.clone())),
             TaskReport::Ready { from_step } => {
                 flush(conn, known, &mut samples, sum).await?;
@@ -45,7 +49,45 @@ pub(super) async fn facts(
             other => fact(conn, known, *at, other, sum).await?,
         }
     }
+    metrics(conn, known, &points, sum).await?;
     flush(conn, known, &mut samples, sum).await
+}
+
+/// Stores metrics of rank 0. One event reports the first ones above the limit of names.
+async fn metrics(
+    conn: &mut PgConnection,
+    known: &ReportedTask,
+    points: &[MetricPoint],
+    sum: &mut ReportEffects,
+) -> Result<(), StoreError> {
+    let LockedTask { tenant_id, task } = &known.locked;
+    if points.is_empty() || task.role != (Role::Worker { rank: 0 }) {
+        return Ok(());
+    }
+    let owner = MetricOwner {
+        tenant: *tenant_id,
+        job: task.job_id,
+        revision: known.job_revision,
+    };
+    let DroppedMetrics {
+        values,
+        name: Some(name),
+    } = metric::record(conn, owner, points).await?
+    else {
+        return Ok(());
+    };
+    let volume = sum.volumes.of(conn, *tenant_id, task.job_id).await?;
+    if volume.drop_metrics(values) {
+        let message = format!(
+            "the program has logged more than {MAX_METRICS} different metrics; values of further names such as {name:?} are dropped"
+        );
+        let event = NewEvent {
+            node_id: Some(task.node_id),
+            ..of_job(sum.now, *tenant_id, task.job_id, Event::Note { message })
+        };
+        sum.events.extend(volume.keep(event));
+    }
+    Ok(())
 }
 
 async fn flush(
@@ -86,9 +128,9 @@ async fn fact(
     let LockedTask { tenant_id, task } = &mut known.locked;
     let (tenant, job, revision) = (*tenant_id, task.job_id, task.revision);
     let event = match report {
-        TaskReport::Progress { .. } => unreachable!("samples are written together"),
-        // Not stored yet.
-        TaskReport::Metrics { .. } => return Ok(()),
+        TaskReport::Progress { .. } | TaskReport::Metrics { .. } => {
+            unreachable!("samples and metrics are written together")
+        }
         // Stored with the task in `lines`.
         TaskReport::Pace { .. } => return Ok(()),
         TaskReport::Listening { address } => {

@@ -30,6 +30,7 @@ pub(super) struct JobVolume {
     checkpoints: u64,
     log_bytes: u64,
     dropped: u64,
+    dropped_metrics: u64,
 }
 
 impl Volumes {
@@ -49,11 +50,12 @@ impl Volumes {
     pub async fn write(self, conn: &mut PgConnection) -> Result<(), StoreError> {
         for (job, volume) in self.0 {
             sqlx::query!(
-                "insert into job_volume (job_id, tenant_id, events, event_bytes, points, checkpoints, log_bytes, dropped)
-                 values ($1, $2, $3, $4, $5, $6, $7, $8)
+                "insert into job_volume (job_id, tenant_id, events, event_bytes, points, checkpoints, log_bytes, dropped, dropped_metrics)
+                 values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
                  on conflict (job_id) do update
                     set events = excluded.events, event_bytes = excluded.event_bytes, points = excluded.points,
-                        checkpoints = excluded.checkpoints, log_bytes = excluded.log_bytes, dropped = excluded.dropped",
+                        checkpoints = excluded.checkpoints, log_bytes = excluded.log_bytes, dropped = excluded.dropped,
+                        dropped_metrics = excluded.dropped_metrics",
                 job.0,
                 volume.tenant.0,
                 signed(volume.events),
@@ -61,7 +63,8 @@ impl Volumes {
                 signed(volume.points),
                 signed(volume.checkpoints),
                 signed(volume.log_bytes),
-                signed(volume.dropped)
+                signed(volume.dropped),
+                signed(volume.dropped_metrics)
             )
             .execute(&mut *conn)
             .await?;
@@ -78,7 +81,7 @@ impl JobVolume {
     ) -> Result<Self, StoreError> {
         let limits = limit::of(conn, tenant).await?;
         let row = sqlx::query!(
-            "select events, event_bytes, points, checkpoints, log_bytes, dropped from job_volume where job_id = $1",
+            "select events, event_bytes, points, checkpoints, log_bytes, dropped, dropped_metrics from job_volume where job_id = $1",
             job.0
         )
         .fetch_optional(conn)
@@ -92,6 +95,7 @@ impl JobVolume {
             checkpoints: 0,
             log_bytes: 0,
             dropped: 0,
+            dropped_metrics: 0,
         };
         if let Some(row) = row {
             volume.events = unsigned(row.events);
@@ -100,6 +104,7 @@ impl JobVolume {
             volume.checkpoints = unsigned(row.checkpoints);
             volume.log_bytes = unsigned(row.log_bytes);
             volume.dropped = unsigned(row.dropped);
+            volume.dropped_metrics = unsigned(row.dropped_metrics);
         }
         Ok(volume)
     }
@@ -159,6 +164,13 @@ impl JobVolume {
     /// Sets the number of stored bytes of output.
     pub fn set_log(&mut self, bytes: u64) {
         self.log_bytes = bytes;
+    }
+
+    /// Counts dropped values of metrics, and returns whether they are the first.
+    pub fn drop_metrics(&mut self, values: u64) -> bool {
+        let is_first = self.dropped_metrics == 0;
+        self.dropped_metrics += values;
+        is_first
     }
 
     /// Counts a dropped line, and returns whether it is the first.

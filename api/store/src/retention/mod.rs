@@ -178,6 +178,16 @@ pub async fn empty(conn: &mut PgConnection, jobs: &[JobId]) -> Result<u64, Store
     rows += empty_table!(
         conn,
         due,
+        "delete from metric_bucket where ctid = any(array(select ctid from metric_bucket where job_id = any($1) limit $2))"
+    );
+    rows += empty_table!(
+        conn,
+        due,
+        "delete from metric_series where ctid = any(array(select ctid from metric_series where job_id = any($1) limit $2))"
+    );
+    rows += empty_table!(
+        conn,
+        due,
         "delete from epoch_loss where ctid = any(array(select ctid from epoch_loss where job_id = any($1) limit $2))"
     );
     rows += empty_table!(

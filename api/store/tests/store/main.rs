@@ -9,6 +9,7 @@ mod idempotency;
 mod job;
 mod limit;
 mod log;
+mod metric;
 mod migration;
 mod node;
 mod node_speed;

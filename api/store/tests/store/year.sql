@@ -70,6 +70,13 @@ begin
         from generate_series(1, 20) n, generate_series(1, 3) s;
     insert into evaluation (job_id, step, tenant_id, revision, at, epoch, loss, accuracy)
         select md5('job-' || d || '-' || n)::uuid, s, red, 1, t, 0, 0, 0 from generate_series(1, 20) n, generate_series(1, 2) s;
+    insert into metric_series (job_id, name, number, tenant_id, revision, width_log2, buckets, points, min_value, max_value, last_step,
+                               last_value)
+        select md5('job-' || d || '-' || n)::uuid, 'metric-' || s, s, red, 1, 0, 2, 2, 0, 1, 1, 1
+        from generate_series(1, 20) n, generate_series(0, 1) s;
+    insert into metric_bucket (job_id, series, bucket, tenant_id, revision, points, sum, min_value, max_value, last_step, last_value)
+        select md5('job-' || d || '-' || n)::uuid, s, b, red, 1, 1, b, b, b, b, b
+        from generate_series(1, 20) n, generate_series(0, 1) s, generate_series(0, 1) b;
     insert into epoch_loss (job_id, epoch, tenant_id, loss_sum, samples)
         select md5('job-' || d || '-' || n)::uuid, 1, red, 0, 1 from generate_series(1, 20) n;
     insert into speed (job_id, workers, ps_shards, tenant_id, steps_per_s, samples)
