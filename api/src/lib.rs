@@ -13,6 +13,7 @@ pub mod command;
 mod commit_notifier;
 pub mod config;
 pub mod connection;
+mod csv;
 mod event_feed;
 mod failures;
 mod family;

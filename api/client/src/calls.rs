@@ -8,9 +8,9 @@ use muster_model::node::Notice;
 use muster_model::priority::{PriorityClass, PriorityClassDocument};
 use muster_model::view::{
     AccuracyView, CheckpointView, CreatedJoinToken, CreatedToken, EventView, ExplainView,
-    FamilyView, JobChange, JobView, Me, NewJoinToken, NewTenant, NewToken, NodeView, Page,
-    PlanView, RevokedTokens, RoundSummaryView, RoundView, SeriesView, TaskView, TenantChange,
-    TenantView, TokenView, UserView, WhatIf, WhatIfView,
+    FamilyView, JobChange, JobView, Me, MetricSeriesView, MetricView, NewJoinToken, NewTenant,
+    NewToken, NodeView, Page, PlanView, RevokedTokens, RoundSummaryView, RoundView, SeriesView,
+    TaskView, TenantChange, TenantView, TokenView, UserView, WhatIf, WhatIfView,
 };
 use reqwest::{Method, Response};
 use serde::Serialize;
@@ -196,6 +196,26 @@ impl Client {
         query.extend(after_step.map(|step| ("after_step", step.to_string())));
         query.extend(max_points.map(|points| ("max_points", points.to_string())));
         self.get(&["jobs", &id.to_string(), "progress"], &query)
+            .await
+    }
+
+    /// Returns all metrics that the job's program has logged, by name.
+    pub async fn metrics(&self, id: JobId) -> Result<Vec<MetricView>, ClientError> {
+        self.rest(&["jobs", &id.to_string(), "metrics"], Vec::new())
+            .await
+    }
+
+    /// Returns the series of at most ten metrics, thinned to `max_points`. Names that the job has
+    /// not logged are left out.
+    pub async fn metric_points(
+        &self,
+        id: JobId,
+        names: &[String],
+        max_points: Option<u32>,
+    ) -> Result<Vec<MetricSeriesView>, ClientError> {
+        let mut query: Vec<_> = names.iter().map(|name| ("name", name.clone())).collect();
+        query.extend(max_points.map(|points| ("max_points", points.to_string())));
+        self.rest(&["jobs", &id.to_string(), "metrics", "points"], query)
             .await
     }
 

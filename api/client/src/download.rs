@@ -1,4 +1,4 @@
-//! Downloads of checkpoints and models.
+//! Downloads of checkpoints, models and metrics.
 
 use crate::error::ClientError;
 use crate::request::{Client, Request, send, unreachable};
@@ -34,6 +34,17 @@ impl Client {
             &["jobs", &id, "checkpoints", &step, "files", name],
         ))
         .await
+    }
+
+    /// Downloads metrics of a job as CSV; without names all of them.
+    pub async fn export_metrics(
+        &self,
+        id: JobId,
+        names: &[String],
+    ) -> Result<Download, ClientError> {
+        let names: Vec<_> = names.iter().map(|name| ("name", name)).collect();
+        let request = self.request(Method::GET, &["jobs", &id.to_string(), "metrics", "export"]);
+        download(request.query(&names)).await
     }
 
     /// Downloads the final model of a job that has succeeded.

@@ -14,6 +14,7 @@ pub mod get;
 mod intent;
 pub mod list;
 pub mod logs;
+pub mod metrics;
 pub(crate) mod origin;
 pub mod pause;
 pub mod progress;

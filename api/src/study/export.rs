@@ -2,6 +2,7 @@
 
 use super::wire;
 use crate::auth::Caller;
+use crate::csv::quoted;
 use crate::problem::ApiError;
 use crate::query::{FromQuery, Params, PathParam, Query};
 use crate::state::ApiState;
@@ -217,43 +218,13 @@ fn or_empty(value: Option<String>) -> String {
     value.unwrap_or_default()
 }
 
-/// Quotes by RFC 4180. A text that a spreadsheet would evaluate as a formula is made a plain text.
-fn quoted(text: &str) -> String {
-    let formula = text.starts_with(['=', '+', '@', '\t', '\r'])
-        || (text.starts_with('-') && text.parse::<f64>().is_err());
-    let text = if formula {
-        format!("'{text}")
-    } else {
-        text.to_owned()
-    };
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{json, quoted};
+    use super::json;
 
     #[test]
     fn export_without_trials_is_a_valid_list() {
         assert_eq!(json(&[], true, true), "[]");
         assert_eq!(json(&[], false, true), "]");
-    }
-
-    #[test]
-    fn csv_text_is_quoted_and_no_formula() {
-        for (text, cell) in [
-            ("sgd", "sgd"),
-            ("[64,32]", "\"[64,32]\""),
-            ("a \"b\"", "\"a \"\"b\"\"\""),
-            ("-0.5", "-0.5"),
-            ("=1+1", "'=1+1"),
-            ("-cmd", "'-cmd"),
-        ] {
-            assert_eq!(quoted(text), cell);
-        }
     }
 }

@@ -14,6 +14,7 @@ mod files;
 mod idempotency;
 mod jobs;
 mod limits;
+mod metrics;
 mod nodes;
 mod nul;
 mod origins;

@@ -377,6 +377,67 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{id}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the metrics of a job
+         * @description All metrics that its program has logged, by name, on one page.
+         */
+        get: operations["listJobMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{id}/metrics/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export metrics of a job
+         * @description One line per point: name, step, last, mean, min, max and the number of values.
+         */
+        get: operations["exportJobMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{id}/metrics/points": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the points of metrics of a job
+         * @description Names that the job has not logged are left out. A point covers 2^k steps; after a restart from a
+         *     checkpoint the values of repeated steps replace the earlier ones.
+         */
+        get: operations["getJobMetricPoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{id}/model": {
         parameters: {
             query?: never;
@@ -3224,6 +3285,66 @@ export interface components {
         MembershipChange: "join_token_made" | "credential_reset" | "replaced" | "removed";
         /** @enum {string} */
         Metric: "test_accuracy" | "test_loss";
+        /** @description Values of a metric within equally many steps. */
+        MetricBucketView: {
+            /**
+             * Format: double
+             * @description The newest value.
+             */
+            last: number;
+            /** Format: double */
+            max: number;
+            /** Format: double */
+            mean: number;
+            /** Format: double */
+            min: number;
+            /**
+             * Format: int64
+             * @description Step of the newest value.
+             */
+            step: number;
+            /**
+             * Format: int64
+             * @description Number of logged values.
+             */
+            values: number;
+        };
+        /** @description Series of one metric. */
+        MetricSeriesView: {
+            /**
+             * Format: int64
+             * @description Width of a bucket in steps, a power of two. It grows with the series. A point may cover more
+             *     steps, because nodes merge values that come faster than they report.
+             */
+            bucket_steps: number;
+            name: string;
+            /** @description Ordered by step. */
+            points: components["schemas"]["MetricBucketView"][];
+        };
+        /** @description One metric that the job's program has logged. */
+        MetricView: {
+            /**
+             * Format: double
+             * @description The newest value.
+             */
+            last: number;
+            /**
+             * Format: int64
+             * @description Step of the newest value.
+             */
+            last_step: number;
+            /** Format: double */
+            max: number;
+            /** Format: double */
+            min: number;
+            /** @description Name as the program logs it. */
+            name: string;
+            /**
+             * Format: int64
+             * @description Number of logged values.
+             */
+            values: number;
+        };
         /** @description A network. The data set determines its input and output. */
         Model: {
             /** @description Widths from input to output; at most 16, each 1 to 16,384. */
@@ -3869,6 +3990,50 @@ export interface components {
                 trial: components["schemas"]["TrialRef"] | null;
                 waiting: components["schemas"]["WaitingView"] | null;
                 workers: components["schemas"]["Count"];
+            }[];
+        };
+        /** @description One page of a list. */
+        Page_MetricSeriesView: {
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
+            continue: string | null;
+            items: {
+                /**
+                 * Format: int64
+                 * @description Width of a bucket in steps, a power of two. It grows with the series. A point may cover more
+                 *     steps, because nodes merge values that come faster than they report.
+                 */
+                bucket_steps: number;
+                name: string;
+                /** @description Ordered by step. */
+                points: components["schemas"]["MetricBucketView"][];
+            }[];
+        };
+        /** @description One page of a list. */
+        Page_MetricView: {
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
+            continue: string | null;
+            items: {
+                /**
+                 * Format: double
+                 * @description The newest value.
+                 */
+                last: number;
+                /**
+                 * Format: int64
+                 * @description Step of the newest value.
+                 */
+                last_step: number;
+                /** Format: double */
+                max: number;
+                /** Format: double */
+                min: number;
+                /** @description Name as the program logs it. */
+                name: string;
+                /**
+                 * Format: int64
+                 * @description Number of logged values.
+                 */
+                values: number;
             }[];
         };
         /** @description One page of a list. */
@@ -6766,6 +6931,110 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": string;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listJobMetrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its metrics */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_MetricView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    exportJobMetrics: {
+        parameters: {
+            query?: {
+                /** @description Name of a metric; may be repeated. Default: all metrics of the job. */
+                name?: string[];
+            };
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getJobMetricPoints: {
+        parameters: {
+            query: {
+                /** @description Name of a metric; repeated for up to 10 metrics. */
+                name: string[];
+                /** @description Maximum number of points of each metric. Neighbouring points of a longer series are merged. */
+                max_points?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Their series, in the order of the names */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_MetricSeriesView"];
                 };
             };
             /** @description A refusal */

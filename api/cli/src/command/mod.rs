@@ -15,6 +15,7 @@ pub mod forecast;
 pub mod list;
 pub mod login;
 pub mod logs;
+pub mod metrics;
 pub mod nodes;
 pub mod priorities;
 mod quota_preview;
@@ -65,6 +66,8 @@ pub enum RemoteCommand {
     Show(show::ShowArgs),
     /// Print the output of a job's tasks
     Logs(logs::LogsArgs),
+    /// List the metrics that a job's program has logged, print points of some, or export them
+    Metrics(metrics::MetricsArgs),
     /// Print the history of a job or of the cluster
     Events(events::EventsArgs),
     /// Wait until a job has ended; the exit code gives its result
@@ -147,6 +150,7 @@ impl RemoteCommand {
             Self::List(options) => options.run(session).await?,
             Self::Show(options) => options.run(session).await?,
             Self::Logs(options) => options.run(session).await?,
+            Self::Metrics(options) => options.run(session).await?,
             Self::Events(options) => options.run(session).await?,
             Self::Explain(options) => options.run(session).await?,
             Self::Forecast(options) => options.run(session).await?,
