@@ -8,6 +8,8 @@ import type {
   JobPhase,
   JobView,
   Me,
+  MetricSeries,
+  MetricView,
   NodeView,
   PlanView,
   PriorityClass,
@@ -31,6 +33,8 @@ export interface JobQuery {
 
 /** Maximum number of points of a curve: about one per pixel of the widest chart. */
 const CURVE_POINTS = 1500;
+/** The same for the charts of metrics, which share a row. */
+const METRIC_POINTS = 600;
 
 export function me(as: string, signal?: AbortSignal): Promise<Me> {
   return take(client.GET("/api/v1/me", { headers: { authorization: `Bearer ${as}` }, ...cut(signal) }));
@@ -132,6 +136,24 @@ export async function tasks(id: string, signal?: AbortSignal): Promise<TaskView[
 export function progress(id: string, signal?: AbortSignal): Promise<Progress> {
   const params = { path: { id }, query: { max_points: CURVE_POINTS } };
   return take(client.GET("/api/v1/jobs/{id}/progress", { params, ...cut(signal) }));
+}
+
+export async function metrics(id: string, signal?: AbortSignal): Promise<MetricView[]> {
+  const page = await take(client.GET("/api/v1/jobs/{id}/metrics", { params: { path: { id } }, ...cut(signal) }));
+  return page.items;
+}
+
+/** Returns the series of at most ten metrics; names without values are left out. */
+export async function metricPoints(id: string, name: string[], signal?: AbortSignal): Promise<MetricSeries[]> {
+  if (name.length === 0) return [];
+  const params = { path: { id }, query: { name, max_points: METRIC_POINTS } };
+  const page = await take(client.GET("/api/v1/jobs/{id}/metrics/points", { params, ...cut(signal) }));
+  return page.items;
+}
+
+/** Returns the points of all metrics as CSV. */
+export function metricsFile(id: string): Promise<Blob> {
+  return take(client.GET("/api/v1/jobs/{id}/metrics/export", { params: { path: { id } }, parseAs: "blob" }));
 }
 
 export async function events(id: string, signal?: AbortSignal): Promise<StoredEvent[]> {

@@ -223,7 +223,7 @@ interface FigureProps {
   children: ReactNode;
 }
 
-function Figure({ title, keys, note, children }: FigureProps) {
+export function Figure({ title, keys, note, children }: FigureProps) {
   return (
     <figure className="chart">
       <figcaption className="chart-head">
@@ -245,7 +245,7 @@ function Figure({ title, keys, note, children }: FigureProps) {
  * Index under the pointer; `null` if it is elsewhere, in which case the legend shows the newest
  * values.
  */
-function useCursor(): [number | null, (plot: uPlot) => void] {
+export function useCursor(): [number | null, (plot: uPlot) => void] {
   const [at, setAt] = useState<number | null>(null);
   const set = useRef((plot: uPlot) => setAt(plot.cursor.idx ?? null));
   return [at, (plot) => set.current(plot)];
@@ -266,7 +266,7 @@ function newestOf(data: uPlot.AlignedData, series: number): number | null {
 }
 
 /** Returns the value at or before an index, because the test series has only few points. */
-function valueAt(data: uPlot.AlignedData, series: number, index: number): number | null {
+export function valueAt(data: uPlot.AlignedData, series: number, index: number): number | null {
   for (let at = index; at >= 0; at -= 1) {
     const value = data[series]?.[at];
     if (value !== null && value !== undefined) return value;
@@ -278,11 +278,11 @@ function toX(mark: Mark, x: XKind): XMark {
   return { x: x === "step" ? mark.step : mark.atMs / 1000, label: mark.label };
 }
 
-function line(colour: string): uPlot.Series {
+export function line(colour: string): uPlot.Series {
   return { stroke: colour, width: 1.25, points: { show: false } };
 }
 
-function tick(value: number): string {
+export function tick(value: number): string {
   return String(Number(value.toPrecision(3)));
 }
 
@@ -295,7 +295,7 @@ function decades(min: number | null, max: number | null): [number, number] {
 }
 
 /** Returns the values from one decade to another. */
-function powersOfTen(min: number, max: number): number[] {
+export function powersOfTen(min: number, max: number): number[] {
   const from = Math.round(Math.log10(min));
   return Array.from({ length: Math.round(Math.log10(max)) - from + 1 }, (_, at) => 10 ** (from + at));
 }

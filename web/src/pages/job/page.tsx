@@ -12,12 +12,13 @@ import { Curves } from "./curves";
 import { JobHead } from "./head";
 import { useJobData, type JobData } from "./load";
 import { Logs } from "./logs";
+import { Metrics } from "./metrics";
 import { Tasks } from "./tasks";
 import { Timeline } from "./timeline";
 import { Why } from "./why";
 import type { JobView, TaskView } from "../../api/types";
 
-const TABS = ["overview", "tasks", "logs", "events", "checkpoints", "spec"] as const;
+const TABS = ["overview", "metrics", "tasks", "logs", "events", "checkpoints", "spec"] as const;
 type Tab = (typeof TABS)[number];
 
 export function JobPage() {
@@ -93,7 +94,11 @@ function Tabs({ job, data }: { job: JobView; data: JobData }) {
     row.scrollLeft = Math.max(0, end - row.clientWidth);
   }, [tab, counts.tasks, counts.checkpoints]);
   const choose = (next: Tab) => {
-    setParams(next === "overview" ? {} : { tab: next }, { replace: true });
+    // The choice of metrics stays.
+    const kept = new URLSearchParams(params);
+    kept.delete("tab");
+    if (next !== "overview") kept.set("tab", next);
+    setParams(kept, { replace: true });
   };
   const onKey = (event: React.KeyboardEvent) => {
     const move = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
@@ -144,6 +149,8 @@ function Body({ tab, job, data }: { tab: Tab; job: JobView; data: JobData }) {
           <Curves job={job} data={data} />
         </div>
       );
+    case "metrics":
+      return <Metrics job={job} />;
     case "tasks":
       return <Tasks resource={data.tasks} revision={job.revision} events={data.events.data ?? []} />;
     case "logs":

@@ -1,15 +1,14 @@
 // Head of the study page: objectives, progress, best trial and verbs.
-import { useState, type ReactNode } from "react";
+import { useState } from "react";
 import { Link } from "react-router";
 import { checkpointFile } from "../../api/calls";
-import { fromThrown, type ApiError } from "../../api/problem";
 import { actOnStudy, exportStudy, type StudyVerb } from "../../api/studies";
 import type { BestTrial, StudyView } from "../../api/types";
 import { Chip } from "../../ui/chip";
 import { Confirm, type Question } from "../../ui/confirm";
+import { FileButton } from "../../ui/file-button";
 import { Icon, type IconName } from "../../ui/icon";
 import { useNow } from "../../ui/now";
-import { save } from "../../ui/save";
 import { bytes, count } from "../../words/number";
 import {
   shownPhase,
@@ -109,45 +108,6 @@ function VerbButton({ verb, icon, onAsk }: { verb: StudyVerb; icon: IconName; on
   return (
     <button type="button" className="button" onClick={() => onAsk(verb)}>
       <Icon name={icon} /> {verb.charAt(0).toUpperCase() + verb.slice(1)}
-    </button>
-  );
-}
-
-/** Loads a file and saves it. An error is shown in its title and icon. */
-function FileButton({
-  load,
-  name,
-  title,
-  children,
-}: {
-  load: () => Promise<Blob>;
-  name: string;
-  title: string;
-  children: ReactNode;
-}) {
-  const [failed, setFailed] = useState<ApiError | null>(null);
-  const [busy, setBusy] = useState(false);
-  const go = () => {
-    setBusy(true);
-    load()
-      .then(
-        (file) => {
-          setFailed(null);
-          save(file, name);
-        },
-        (thrown: unknown) => setFailed(fromThrown(thrown)),
-      )
-      .finally(() => setBusy(false));
-  };
-  return (
-    <button
-      type="button"
-      className="button"
-      disabled={busy}
-      onClick={go}
-      title={failed === null ? title : `It could not be loaded: ${failed.detail ?? failed.title}`}
-    >
-      <Icon name={failed === null ? "download" : "warning"} /> {children}
     </button>
   );
 }
