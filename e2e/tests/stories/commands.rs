@@ -134,7 +134,7 @@ with mlflow.start_run(run_name="a run"):
     mlflow.log_param("lr", 0.1)
     mlflow.set_tag("who", "me")
     for step in range(1, 21):
-        mlflow.log_metrics({"train_loss": 1.0 / step, "train_acc": 0.5}, step=step)
+        mlflow.log_metrics({"train_loss": 1.0 / step, "train_acc": 0.5, "train/f1": step / 20}, step=step)
         time.sleep(0.15)
     mlflow.log_metrics({"val_loss": 0.25, "val_acc": 0.75}, step=20)
 run = mlflow.last_active_run()
@@ -175,6 +175,15 @@ print("logged")
     let last = &series.samples[series.samples.len() - 1].sample;
     assert_eq!((last.step, last.loss, last.accuracy), (20, 0.05, Some(0.5)));
     assert_eq!(cluster.resumed_at(job).await, [0_u64; 0]);
+    let metrics = cluster.client().metrics(job).await.expect("metrics");
+    let names: Vec<_> = metrics.iter().map(|metric| metric.name.as_str()).collect();
+    let expected = ["train/f1", "train_acc", "train_loss", "val_acc", "val_loss"];
+    assert_eq!(names, expected);
+    let f1 = &metrics[0];
+    assert_eq!(
+        (f1.last_step, f1.last, f1.min, f1.values),
+        (20, 1.0, 0.05, 20)
+    );
     cluster.down();
 }
 
