@@ -2,10 +2,8 @@
 // and one that downloads the program's code.
 import { useState } from "react";
 import { codeArchive } from "../../api/calls";
-import { fromThrown, type ApiError } from "../../api/problem";
 import type { JobView } from "../../api/types";
-import { save } from "../../ui/save";
-import { Failure } from "../../ui/states";
+import { FileButton } from "../../ui/file-button";
 
 /** Maximum length for two lines of a narrow page, in characters. */
 const SHORT_CHARACTERS = 120;
@@ -60,30 +58,13 @@ export function Command({ name, command }: { name: string; command: ProgramComma
 }
 
 function Code({ name, sha256 }: { name: string; sha256: string }) {
-  const [isBusy, setBusy] = useState(false);
-  const [error, setError] = useState<ApiError | null>(null);
-  const download = () => {
-    setBusy(true);
-    setError(null);
-    codeArchive(sha256)
-      .then(
-        (blob) => save(blob, `${name}-code.tar.zst`),
-        (thrown: unknown) => setError(fromThrown(thrown)),
-      )
-      .finally(() => setBusy(false));
-  };
   return (
-    <>
-      <button
-        type="button"
-        className="button button-small"
-        title={`Download the code archive ${sha256}`}
-        disabled={isBusy}
-        onClick={download}
-      >
-        code
-      </button>
-      {error === null ? null : <Failure error={error} />}
-    </>
+    <FileButton
+      load={() => codeArchive(sha256)}
+      name={`${name}-code.tar.zst`}
+      title={`Download the code archive ${sha256}`}
+    >
+      code
+    </FileButton>
   );
 }
