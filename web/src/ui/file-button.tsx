@@ -9,11 +9,13 @@ export function FileButton({
   load,
   name,
   title,
+  isSmall = false,
   children,
 }: {
   load: () => Promise<Blob>;
   name: string;
   title: string;
+  isSmall?: boolean;
   children: ReactNode;
 }) {
   const [failed, setFailed] = useState<ApiError | null>(null);
@@ -33,7 +35,7 @@ export function FileButton({
   return (
     <button
       type="button"
-      className="button"
+      className={isSmall ? "button button-small" : "button"}
       disabled={busy}
       onClick={go}
       title={failed === null ? title : `It could not be loaded: ${failed.detail ?? failed.title}`}

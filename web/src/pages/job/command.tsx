@@ -63,6 +63,7 @@ function Code({ name, sha256 }: { name: string; sha256: string }) {
       load={() => codeArchive(sha256)}
       name={`${name}-code.tar.zst`}
       title={`Download the code archive ${sha256}`}
+      isSmall
     >
       code
     </FileButton>
