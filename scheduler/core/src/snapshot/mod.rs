@@ -3,13 +3,14 @@
 //! A round is replayed from this value and the policy settings alone. Everything that a decision
 //! depends on must be in one of the two.
 
+mod history;
 mod job;
 
 use crate::learn::{CourseNoise, Observation};
+pub use history::{PastDuration, Restarts, TrainingLength};
 pub use job::{
-    Adaptive, FailedReport, Finished, IntentOrigin, PastDuration, Progress, ReportedCheckpoint,
-    Restarts, SnapshotJob, SnapshotService, SnapshotTask, SpeedPoint, StudyMembership,
-    TrainingLength,
+    Adaptive, FailedReport, Finished, IntentOrigin, Progress, ReportedCheckpoint, SnapshotJob,
+    SnapshotService, SnapshotTask, SpeedPoint, StudyMembership,
 };
 use muster_model::compute_capability::ComputeCapability;
 use muster_model::fault::NodeFault;
