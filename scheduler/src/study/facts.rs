@@ -128,3 +128,56 @@ fn reached(spec: &SearchSpec, fact: &TrialJobFacts) -> Option<u64> {
         BudgetUnit::Epochs => Some(step / fact.spec.steps_per_epoch()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::progress::Split;
+    use serde_json::json;
+
+    /// An evaluation without an epoch is no report of a budget unit. If it was read while the job
+    /// ran, the end must still find it.
+    #[test]
+    fn evaluation_read_before_the_end_is_the_result() {
+        let spec: SearchSpec = serde_json::from_value(json!({
+            "objectives": [{ "metric": "test_loss", "goal": "minimize" }],
+            "parameters": [{ "name": "lr", "type": "float", "low": 0.1, "high": 1.0 }],
+            "trials": 1,
+        }))
+        .expect("a search");
+        let trial: SearchTrial = serde_json::from_value(json!({
+            "number": 0, "point": [], "seed": 0, "state": "running", "budget": 1, "rung": 0, "bracket": 0,
+            "from": null, "reports": [], "outcome": null, "rungs": [],
+        }))
+        .expect("a trial");
+        let evaluation = Evaluation {
+            step: 1,
+            epoch: 0.0,
+            split: Split::Validation,
+            loss: Some(0.25),
+            accuracy: None,
+        };
+        let mut fact = TrialJobFacts {
+            number: 0,
+            job_id: uuid::Uuid::from_u128(1).into(),
+            state: JobState::Running,
+            spec: serde_json::from_value(json!({
+                "version": "muster/v1", "name": "fit-0", "command": { "argv": ["true"] },
+            }))
+            .expect("a document"),
+            finished_step: None,
+            latest: None,
+            latest_evaluation: Some(evaluation.clone()),
+            evaluations: vec![(evaluation, None)],
+        };
+        let read = facts(&spec, &trial, &fact);
+        assert_eq!((read.fed_step, read.events), (Some(1), Vec::new()));
+        (fact.state, fact.evaluations) = (JobState::Succeeded, Vec::new());
+        let ended = facts(&spec, &trial, &fact);
+        assert_eq!(ended.failure, None);
+        let [SearchEvent::Finished { values, .. }] = &ended.events[..] else {
+            panic!("{ended:?}");
+        };
+        assert_eq!(*values, [0.25]);
+    }
+}
