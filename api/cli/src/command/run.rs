@@ -3,7 +3,6 @@
 use super::submit::assign;
 use super::{CliSession, UsageError, code, follow_job};
 use crate::document;
-use crate::output::line;
 use anyhow::Context as _;
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -30,8 +29,8 @@ pub struct RunArgs {
     #[arg(long = "gpu-kind", value_name = "MODEL")]
     gpu_kinds: Vec<String>,
     /// Cores of each worker, such as 4 or 0.5.
-    #[arg(long, value_name = "CORES")]
-    cpus: Option<f64>,
+    #[arg(long, value_name = "CORES", value_parser = cpu_milli)]
+    cpus: Option<u64>,
     /// Memory of each worker, such as 16Gi.
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
@@ -83,6 +82,14 @@ fn workers(text: &str) -> Result<WorkerRange, String> {
     match (min.parse(), max.parse()) {
         (Ok(min), Ok(max)) if 0 < min && min <= max => Ok(WorkerRange { min, max }),
         _ => Err("expected a number such as 4, or a range such as 1:8".to_owned()),
+    }
+}
+
+/// Returns thousandths of a core. The server checks the range.
+fn cpu_milli(text: &str) -> Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(cores) if cores > 0.0 && cores.is_finite() => Ok((cores * 1000.0).ceil() as u64),
+        _ => Err("expected a number of cores above 0, such as 4 or 0.5".to_owned()),
     }
 }
 
@@ -153,18 +160,18 @@ impl RunArgs {
         } else {
             session.client.dry_run(&checked).await?;
         }
-        line(serde_norway::to_string(document)?.trim_end())?;
+        let text = serde_norway::to_string(document)?;
+        session.output.print(document, |_| text)?;
         note!("muster: this would be submitted; nothing was changed");
         Ok(ExitCode::SUCCESS)
     }
 
     /// Returns the given fields of `resources.worker`.
     fn resources(&self) -> Map<String, Value> {
-        let cpu_milli = self.cpus.map(|cores| (cores * 1000.0).round() as u64);
         let kinds = Some(&self.gpu_kinds).filter(|kinds| !kinds.is_empty());
         let fields = [
             ("gpus", self.gpus.map(Value::from)),
-            ("cpu_milli", cpu_milli.map(Value::from)),
+            ("cpu_milli", self.cpus.map(Value::from)),
             ("memory_bytes", self.memory.clone().map(Value::from)),
             ("gpu_kinds", kinds.map(|kinds| json!(kinds))),
         ];
@@ -337,6 +344,14 @@ mod tests {
         assert_eq!(workers("1:8"), Ok(WorkerRange { min: 1, max: 8 }));
         for wrong in ["0", "8:1", "a", "1:", ":2", "1:2:3", "-1"] {
             assert!(workers(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn cores_are_a_number_above_zero() {
+        assert_eq!((cpu_milli("4"), cpu_milli("0.5")), (Ok(4_000), Ok(500)));
+        for wrong in ["0", "-1", "NaN", "inf", "4c", ""] {
+            assert!(cpu_milli(wrong).is_err(), "{wrong}");
         }
     }
 
