@@ -1,13 +1,10 @@
-// Dialog for the range of workers and the priority of a job. The API validates them; a priority out
-// of the ranges of the priority classes is refused here already, in the words of the API.
+// Dialog for the range of workers and the priority of a job. The API validates them.
 import { useState } from "react";
 import { editJob, priorityClasses } from "../../api/calls";
-import { ApiError } from "../../api/problem";
 import { useResource } from "../../api/resource";
 import type { JobView } from "../../api/types";
 import { Confirm } from "../../ui/confirm";
-import { useMe } from "../../ui/me";
-import { refusal, usable } from "../../words/priority";
+import { usable } from "../../words/priority";
 import { PriorityFields, type StatedPriority } from "./priority-fields";
 
 const TEXT =
@@ -22,20 +19,13 @@ export function Edit({ job, onDone, onClose }: { job: JobView; onDone: () => voi
     number: String(job.priority),
     class: job.priority_class,
   });
-  const { access } = useMe();
   const seen = useResource("priority classes", priorityClasses).data ?? [];
   const classes = usable(seen, job.tenant);
   const act = async () => {
-    const priority = Number(stated.number);
     const isOtherClass = stated.class !== read.priority_class;
-    // A priority that the job has already stays, also if its class was narrowed.
-    if (isOtherClass || priority !== read.priority) {
-      const why = refusal(priority, stated.class, classes, { access, tenant: job.tenant });
-      if (why !== null) throw new ApiError(422, "The job document is not valid", why);
-    }
     await editJob(job.id, {
       workers: { min: Number(fewest), max: Number(most) },
-      priority,
+      priority: Number(stated.number),
       ...(isOtherClass ? { priority_class: stated.class } : {}),
       edits: read.edits ?? 0,
     });
