@@ -4,6 +4,7 @@
 use crate::address::Networks;
 use anyhow::Context as _;
 use clap::Args;
+use muster_archive::MAX_ARCHIVE_BYTES;
 use muster_connections::ConnectionLimits;
 use muster_model::place::Place;
 use serde::Deserialize;
@@ -28,7 +29,7 @@ pub struct ApiSettings {
 pub struct ClientLimits {
     /// Maximum size of a request's body.
     pub body_bytes: usize,
-    /// Maximum size of a code archive.
+    /// Maximum size of a code archive; at most [`MAX_ARCHIVE_BYTES`].
     pub code_archive_bytes: u64,
     /// Requests per second of one token in the long run.
     pub requests_per_s: u32,
@@ -188,6 +189,11 @@ impl ApiFlags {
             .transpose()?
             .unwrap_or_default();
         let limits = self.limits(file.limits);
+        let archive_bytes = limits.code_archive_bytes;
+        anyhow::ensure!(
+            archive_bytes <= MAX_ARCHIVE_BYTES,
+            "limits.code_archive_bytes is {archive_bytes}; expected at most {MAX_ARCHIVE_BYTES}"
+        );
         Ok(ApiSettings {
             listen: self.listen.or(file.listen).unwrap_or_else(|| ([127, 0, 0, 1], 7070).into()),
             database_url: self

@@ -22,9 +22,9 @@ Bodies are JSON, or YAML with `Content-Type: application/yaml`. Unknown fields a
 `instance` is the id of the request in the server's log. A refused request has changed nothing.
 
 **Limits** are defaults that the server's configuration can change:
-* 1 MiB per body (413).
+* 1 MiB per body, 128 MiB per code archive (413).
 * Per token 500 requests a second and 1,000 at once; per tenant 2,000 and 4,000; per address without a valid token 10 and 100 (429 with `Retry-After`).
-* 30 seconds until an answer begins (504).
+* 30 seconds until an answer begins, 10 minutes for a code archive (504).
 * 1,024 open event streams, of which 256 of one tenant (429).
 * 1 MiB of log per answer. A page of jobs or events ends early above 4 MiB.
 * A YAML body has at most 64 levels. With its aliases expanded it has at most 100,000 values and 4 MiB of text.

@@ -8,11 +8,13 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{
-    GetOptions, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion,
+    GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
+    UpdateVersion,
 };
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::SystemTime;
 use tokio::task::JoinSet;
 
 /// Maximum number of parts in transfer: it hides the latency of each, and bounds the memory of a
@@ -306,6 +308,27 @@ impl ObjectBucket {
     /// # Errors
     /// [`ObjectsError::Request`].
     pub async fn list(&self, folder: &str) -> Result<Vec<String>, ObjectsError> {
+        self.list_if(folder, |_| true).await
+    }
+
+    /// Returns the names of those objects of a folder that were last written before `before`.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub async fn list_older(
+        &self,
+        folder: &str,
+        before: SystemTime,
+    ) -> Result<Vec<String>, ObjectsError> {
+        self.list_if(folder, |meta| SystemTime::from(meta.last_modified) < before)
+            .await
+    }
+
+    async fn list_if(
+        &self,
+        folder: &str,
+        is_listed: impl Fn(&ObjectMeta) -> bool,
+    ) -> Result<Vec<String>, ObjectsError> {
         let path = self.path(folder);
         let found: Vec<_> = self
             .objects
@@ -313,7 +336,8 @@ impl ObjectBucket {
             .try_collect()
             .await
             .map_err(self.failed("list", folder))?;
-        let names = found.iter().filter_map(|meta| {
+        let listed = found.iter().filter(|meta| is_listed(meta));
+        let names = listed.filter_map(|meta| {
             let parts = meta.location.prefix_match(&path)?;
             let parts: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
             Some(parts.join("/"))
@@ -439,6 +463,7 @@ impl RemainingSlices<'_> {
 mod tests {
     use super::*;
     use object_store::memory::InMemory;
+    use std::time::Duration;
 
     fn bucket() -> ObjectBucket {
         let address = BucketAddress {
@@ -516,6 +541,10 @@ mod tests {
             .unwrap();
         assert!(read.expect("it is there").as_ref() == content);
         assert_eq!(bucket.list("a").await.unwrap(), ["large"]);
+        let (past, future) = (SystemTime::UNIX_EPOCH, Duration::from_secs(1 << 33));
+        assert!(bucket.list_older("a", past).await.unwrap().is_empty());
+        let older = bucket.list_older("a", past + future).await.unwrap();
+        assert_eq!(older, ["large"]);
         bucket
             .delete(&["a/large".to_owned(), "a/none".to_owned()])
             .await

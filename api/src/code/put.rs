@@ -13,7 +13,6 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_LENGTH;
-use muster_archive::MAX_ARCHIVE_BYTES;
 use muster_connections::PermitError;
 use muster_model::view::CodeView;
 use muster_store::StoreError;
@@ -44,7 +43,7 @@ pub async fn put(
 ) -> Result<Json<CodeView>, ApiError> {
     named(&sha256)?;
     let files = files(&app)?;
-    let most_bytes = app.limits.code_archive_bytes.min(MAX_ARCHIVE_BYTES);
+    let most_bytes = app.limits.code_archive_bytes;
     let announced = headers.get(CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|bytes| bytes > most_bytes) {
@@ -66,10 +65,15 @@ pub async fn put(
         bytes: received.bytes,
         created_at: clock::now(),
     };
+    // Refused before anything is written.
+    let mut tx = app.begin(&caller).await?;
+    code::must_fit(&mut tx, caller.tenant_id, &archive).await?;
+    drop(tx);
+    let written = files.write_code(caller.tenant_id, received).await?;
     let mut tx = app.begin(&caller).await?;
     code::hold(&mut tx, caller.tenant_id).await?;
     code::add(&mut tx, caller.tenant_id, &archive).await?;
-    files.keep_code(caller.tenant_id, received).await?;
+    files.keep_code(caller.tenant_id, written).await?;
     tx.commit().await.map_err(StoreError::from)?;
     tokio::spawn(remove_unused::remove(app.clone(), caller));
     Ok(Json(shown(archive)))

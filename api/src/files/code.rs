@@ -25,13 +25,19 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// Age at which the file of an upload that never ended is removed.
 const ABANDONED: Duration = Duration::from_hours(24);
 
+/// Age below which an object without a row stays: its upload may be about to insert the row.
+const RECENT: Duration = Duration::from_hours(1);
+
+/// Maximum number of archives that one pass removes. It holds a transaction open.
+const MAX_REMOVED: usize = 50;
+
 /// Prefix of files during an upload.
 const UPLOAD: &str = ".upload-";
 
 /// Mode of an archive. Executors may run as another user than this daemon.
 const READABLE: u32 = 0o644;
 
-/// A received archive that is not kept yet. Dropping it removes its file.
+/// A received archive.
 pub struct ReceivedCode {
     pub sha256: String,
     pub bytes: u64,
@@ -39,28 +45,35 @@ pub struct ReceivedCode {
 }
 
 enum ReceivedContent {
-    File(Option<UploadFile>),
+    File(UploadFile),
     Bytes(Vec<u8>),
 }
 
-/// A file with a temporary name in the folder of its tenant.
+/// A received archive that is durable and has no row yet.
+pub struct WrittenCode {
+    sha256: String,
+    bytes: u64,
+    /// `None` for an object, which has its name already.
+    file: Option<UploadFile>,
+}
+
+/// A file with a temporary name in the folder of its tenant. Dropping it removes the file, unless
+/// it was renamed.
 struct UploadFile {
     folder: FolderHandle,
     name: String,
     file: File,
 }
 
-impl Drop for ReceivedContent {
+impl Drop for UploadFile {
     fn drop(&mut self) {
-        if let Self::File(Some(upload)) = self {
-            let _ = upload.folder.remove(OsStr::new(&upload.name));
-        }
+        let _ = self.folder.remove(OsStr::new(&self.name));
     }
 }
 
 impl Files {
-    /// Reads the body of an upload into the store, under a temporary name. `announced` is its
-    /// length according to the client.
+    /// Reads the body of an upload, for a folder into a file with a temporary name. `announced` is
+    /// its length according to the client.
     ///
     /// # Errors
     /// [`ProblemKind::BodyTooLarge`] above `most_bytes`; [`ProblemKind::MalformedBody`] if the body
@@ -76,7 +89,7 @@ impl Files {
                 let root = root.clone();
                 let begun = self.reads.run(move || UploadFile::begin(&root, tenant));
                 let begun = begun.await.map_err(|_| stalled())?;
-                ReceivedContent::File(Some(begun.map_err(|error| unwritten(&error))?))
+                ReceivedContent::File(begun.map_err(|error| unwritten(&error))?)
             }
             FileSource::Bucket(_) => {
                 // A vector that grows would briefly need twice as much.
@@ -98,7 +111,7 @@ impl Files {
                 return Err(too_large(most_bytes));
             }
             digest.update(&piece);
-            self.append(&mut content, piece).await?;
+            content = self.append(content, piece).await?;
         }
         Ok(ReceivedCode {
             sha256: digest.hex(),
@@ -107,48 +120,84 @@ impl Files {
         })
     }
 
-    async fn append(&self, content: &mut ReceivedContent, piece: Bytes) -> Result<(), ApiError> {
+    async fn append(
+        &self,
+        content: ReceivedContent,
+        piece: Bytes,
+    ) -> Result<ReceivedContent, ApiError> {
         match content {
-            ReceivedContent::Bytes(bytes) => bytes.extend_from_slice(&piece),
-            ReceivedContent::File(upload) => {
-                let mut own = upload.take().expect("it is put back below");
+            ReceivedContent::Bytes(mut bytes) => {
+                bytes.extend_from_slice(&piece);
+                Ok(ReceivedContent::Bytes(bytes))
+            }
+            ReceivedContent::File(mut upload) => {
                 let write = self.reads.run(move || {
-                    let done = own.file.write_all(&piece);
-                    (own, done)
+                    upload.file.write_all(&piece)?;
+                    Ok(upload)
                 });
-                let (own, done) = write.await.map_err(|_| stalled())?;
-                *upload = Some(own);
-                done.map_err(|error| unwritten(&error))?;
+                let written = write.await.map_err(|_| stalled())?;
+                let written = written.map_err(|error| unwritten(&error))?;
+                Ok(ReceivedContent::File(written))
             }
         }
-        Ok(())
     }
 
-    /// Gives a received archive its name. An existing one of this name is replaced.
+    /// Makes a received archive durable. This may take long, so the caller has no transaction open.
     ///
     /// # Errors
     /// [`ProblemKind::Unavailable`] if the store cannot be written.
-    pub async fn keep_code(
+    pub async fn write_code(
         &self,
         tenant: TenantId,
-        mut received: ReceivedCode,
-    ) -> Result<(), ApiError> {
-        let name = code_object(&received.sha256);
-        match (&self.place, &mut received.content) {
+        received: ReceivedCode,
+    ) -> Result<WrittenCode, ApiError> {
+        let file = match (&self.place, received.content) {
             (FileSource::Bucket(bucket), ReceivedContent::Bytes(bytes)) => {
-                let object = format!("{}/{name}", code_folder(tenant));
-                let bytes = std::mem::take(bytes);
-                bucket.put(&object, bytes).await.map_err(not_answered)
+                let object = format!("{}/{}", code_folder(tenant), code_object(&received.sha256));
+                bucket.put(&object, bytes).await.map_err(not_answered)?;
+                None
             }
-            (_, ReceivedContent::File(upload)) => {
-                let upload = upload.take().expect("it is kept once");
+            (FileSource::Folder(_), ReceivedContent::File(upload)) => {
+                let sync = self.reads.run(move || {
+                    upload.file.sync_all()?;
+                    Ok(upload)
+                });
+                let synced = sync.await.map_err(|_| stalled())?;
+                Some(synced.map_err(|error| unwritten(&error))?)
+            }
+            _ => unreachable!("an archive is received into the store's own kind of place"),
+        };
+        Ok(WrittenCode {
+            sha256: received.sha256,
+            bytes: received.bytes,
+            file,
+        })
+    }
+
+    /// Gives a written archive its name, and replaces an existing one. The caller has inserted the
+    /// row in a transaction that is open.
+    ///
+    /// # Errors
+    /// [`ProblemKind::Unavailable`] if the store does not answer, or if the object was removed as
+    /// unused since it was written.
+    pub async fn keep_code(&self, tenant: TenantId, written: WrittenCode) -> Result<(), ApiError> {
+        let name = code_object(&written.sha256);
+        match (&self.place, written.file) {
+            (FileSource::Bucket(bucket), _) => {
+                let object = format!("{}/{name}", code_folder(tenant));
+                let found = bucket.len(&object).await.map_err(not_answered)?;
+                if found == Some(written.bytes) {
+                    return Ok(());
+                }
+                let detail = "the archive was removed during its upload; upload it again";
+                Err(ApiError::new(ProblemKind::Unavailable, detail).retry_after(1))
+            }
+            (FileSource::Folder(_), Some(upload)) => {
                 let keep = self.reads.run(move || upload.keep(&name));
                 let kept = keep.await.map_err(|_| stalled())?;
                 kept.map_err(|error| unwritten(&error))
             }
-            (FileSource::Folder(_), ReceivedContent::Bytes(_)) => {
-                unreachable!("an archive is received into the store's own kind of place")
-            }
+            (FileSource::Folder(_), None) => unreachable!("a folder has files"),
         }
     }
 
@@ -200,8 +249,10 @@ impl Files {
             }
             FileSource::Bucket(bucket) => {
                 let folder = code_folder(tenant);
-                let found = bucket.list(&folder).await.map_err(not_answered)?;
+                let found = bucket.list_older(&folder, clock::system() - RECENT);
+                let found = found.await.map_err(not_answered)?;
                 let surplus = found.iter().filter(|name| !kept.contains(*name));
+                let surplus = surplus.take(MAX_REMOVED);
                 let surplus: Vec<String> = surplus.map(|name| format!("{folder}/{name}")).collect();
                 bucket.delete(&surplus).await.map_err(not_answered)
             }
@@ -221,7 +272,6 @@ impl UploadFile {
     }
 
     fn keep(self, name: &str) -> io::Result<()> {
-        self.file.sync_all()?;
         self.folder
             .rename(OsStr::new(&self.name), OsStr::new(name))?;
         self.folder.sync()
@@ -240,13 +290,12 @@ fn remove(
     }
     for name in folder.names()? {
         let text = name.to_string_lossy();
-        let is_upload = text.starts_with(UPLOAD);
-        let is_abandoned = || {
-            let modified = folder.metadata(&name).and_then(|found| found.modified());
-            let age = modified.map(|modified| now.duration_since(modified).unwrap_or_default());
-            age.is_ok_and(|age| age > ABANDONED)
-        };
-        if !kept.contains(text.as_ref()) && (!is_upload || is_abandoned()) {
+        if kept.contains(text.as_ref()) {
+            continue;
+        }
+        let modified = folder.metadata(&name)?.modified()?;
+        let age = now.duration_since(modified).unwrap_or_default();
+        if !text.starts_with(UPLOAD) || age > ABANDONED {
             folder.remove(&name)?;
         }
     }

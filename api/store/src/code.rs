@@ -1,6 +1,6 @@
 //! Code archives of the tenant in scope. The API server keeps their files in the checkpoint store.
 //!
-//! A row is inserted after its file is complete, and a file is removed after its row. Both happen
+//! A row is inserted when its file is complete, and a file is removed after its row. Both happen
 //! under [`hold`], so a row always has its file.
 
 use crate::error::StoreError;
@@ -53,12 +53,11 @@ pub async fn get(conn: &mut PgConnection, sha256: &str) -> Result<Option<CodeArc
     }))
 }
 
-/// Inserts an archive whose file is complete, or records that it was uploaded again. The caller
-/// holds the archives.
+/// Checks that an archive fits into the limit of the tenant.
 ///
 /// # Errors
 /// [`StoreError::Exceeded`] if the archives of the tenant would exceed `code_bytes`.
-pub async fn add(
+pub async fn must_fit(
     conn: &mut PgConnection,
     tenant: TenantId,
     archive: &CodeArchive,
@@ -68,17 +67,31 @@ pub async fn add(
         r#"select coalesce(sum(bytes), 0)::bigint as "used!" from code_archive where sha256 <> $1"#,
         archive.sha256
     )
-    .fetch_one(&mut *conn)
+    .fetch_one(conn)
     .await?;
     let used = unsigned(used);
-    if used + archive.bytes > most {
-        return Err(StoreError::Exceeded(TenantLimitExceeded {
-            limit: "code_bytes".to_owned(),
-            most,
-            used,
-            asked: archive.bytes,
-        }));
+    if used + archive.bytes <= most {
+        return Ok(());
     }
+    Err(StoreError::Exceeded(TenantLimitExceeded {
+        limit: "code_bytes".to_owned(),
+        most,
+        used,
+        asked: archive.bytes,
+    }))
+}
+
+/// Inserts an archive whose file is complete, or records that it was uploaded again. The caller
+/// holds the archives.
+///
+/// # Errors
+/// As [`must_fit`].
+pub async fn add(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    archive: &CodeArchive,
+) -> Result<(), StoreError> {
+    must_fit(conn, tenant, archive).await?;
     sqlx::query!(
         "insert into code_archive (tenant_id, sha256, bytes, created_at, used_at) values ($1, $2, $3, $4, $4)
          on conflict (tenant_id, sha256) do update set used_at = excluded.used_at",
