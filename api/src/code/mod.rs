@@ -24,7 +24,7 @@ fn named(sha256: &str) -> Result<(), ApiError> {
 
 fn files(app: &ApiState) -> Result<&Files, ApiError> {
     app.files.as_ref().ok_or_else(|| {
-        let detail = "this daemon was started without checkpoint_root, so it keeps no code";
+        let detail = "this daemon was started without checkpoint_root, so it keeps no code; an administrator sets it";
         ApiError::new(ProblemKind::NotFound, detail)
     })
 }

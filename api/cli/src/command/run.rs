@@ -25,7 +25,7 @@ pub struct RunArgs {
     /// Number of workers, or the range in which the scheduler chooses it.
     #[arg(long, value_name = "N|MIN:MAX", default_value = "1", value_parser = workers)]
     workers: WorkerRange,
-    /// GPU model on which the job may run, such as A100; may be repeated, in order of preference.
+    /// GPU model on which the job may run, such as A100; may be repeated.
     #[arg(long = "gpu-kind", value_name = "MODEL")]
     gpu_kinds: Vec<String>,
     /// Cores of each worker, such as 4 or 0.5.
