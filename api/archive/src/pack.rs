@@ -39,7 +39,7 @@ pub struct Packed {
     /// Its SHA-256 in hexadecimal digits.
     pub sha256: String,
     /// Number of files and links.
-    pub files: usize,
+    pub files: u32,
     /// Size of the files together, in bytes.
     pub unpacked_bytes: u64,
 }
@@ -89,7 +89,7 @@ pub fn pack(folder: &Path) -> Result<Packed, ArchiveError> {
     Ok(Packed {
         sha256: digest.hex(),
         bytes,
-        files,
+        files: u32::try_from(files).expect("at most MAX_ENTRIES"),
         unpacked_bytes,
     })
 }

@@ -70,7 +70,7 @@ fn folder_comes_back_without_excluded_files() {
         "train.py",
     ];
     assert_eq!(names(target.path()), expected);
-    assert_eq!(packed.files, expected.len());
+    assert_eq!(packed.files as usize, expected.len());
     let mode = |name: &str| {
         fs::metadata(target.path().join(name))
             .expect("there")

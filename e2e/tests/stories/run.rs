@@ -265,6 +265,14 @@ async fn program_runs_with_its_requirements() {
     assert!(!out.contains("installing"), "{out}");
     assert!(out.contains("hello from the wheel True"), "{out}");
 
+    let absent = ["--requirements", "absent.txt", "--", "true"];
+    let (output, _, err) = run(&cluster, at, &absent);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(
+        err.contains("--requirements absent.txt: expected a file of"),
+        "{err}"
+    );
+
     fs::write(at.join("requirements.txt"), "--no-index\nmissing==1.0\n").expect("written");
     let (output, out, err) = run(
         &cluster,

@@ -1,7 +1,7 @@
 //! Code archives: upload of a working folder, and `muster code`, which unpacks that of a job.
 
 use super::{CliSession, NotFound, UsageError};
-use crate::output::{bytes, line};
+use crate::output::{bytes, counted, line};
 use anyhow::Context as _;
 use clap::Args;
 use futures::TryStreamExt as _;
@@ -65,8 +65,8 @@ pub fn pack(folder: &Path) -> anyhow::Result<Packed> {
     let packed = muster_archive::pack(folder);
     let packed = packed.with_context(|| format!("pack {}", folder.display()))?;
     note!(
-        "muster: code: {} files, {}, {} compressed",
-        packed.files,
+        "muster: code: {}, {}, {} compressed",
+        counted(packed.files, "file"),
         bytes(packed.unpacked_bytes),
         bytes(packed.bytes.len() as u64)
     );

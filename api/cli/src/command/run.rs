@@ -97,6 +97,7 @@ impl RunArgs {
     /// # Errors
     /// If the folder cannot be sent, or the server refuses the document.
     pub async fn run(self, session: &CliSession) -> anyhow::Result<ExitCode> {
+        self.find_requirements()?;
         let mut job = self.document()?;
         for assignment in &self.set {
             assign(&mut job, assignment)?;
@@ -144,6 +145,20 @@ impl RunArgs {
         note!("muster: job {} ({}) submitted", job.name, job.id);
         note!("muster: {}", session.client.job_page(job.id));
         follow_job::follow(session, &job).await
+    }
+
+    /// Checks that the folder has the file of `--requirements`; the task would fail otherwise.
+    fn find_requirements(&self) -> Result<(), UsageError> {
+        let Some(file) = &self.requirements else {
+            return Ok(());
+        };
+        if self.no_code || !self.dir.join(file).is_file() {
+            let folder = self.dir.display();
+            return Err(UsageError(format!(
+                "--requirements {file}: expected a file of the folder that is sent ({folder})"
+            )));
+        }
+        Ok(())
     }
 
     /// Checks the document without its code, which is not uploaded, and prints the document.
