@@ -2,7 +2,7 @@
 //! overridden by flags. Read once, in `main`.
 
 use crate::error::ExecutorError;
-use crate::task_user::TaskUser;
+use crate::task_user::TaskUsers;
 use muster_model::node::{Notice, is_part};
 use muster_model::place::Place;
 use muster_model::spec::check_labels;
@@ -115,9 +115,10 @@ pub struct ExecutorSettings {
     /// milliseconds (at most 20000). 0 disables such moves. Not used for pods [default: 0]
     #[arg(long, env = "MUSTER_EXECUTOR_DRIVER_PATIENCE_MS")]
     pub driver_patience_ms: Option<u64>,
-    /// Unix user of process tasks, as UID or UID:GID; requires an executor that runs as root. The
-    /// user must be able to enter the data folder, the checkpoints, the data sets and the programs
-    /// [default: the executor's own user]
+    /// Unix users of process tasks; requires an executor that runs as root. FIRST-LAST gives each
+    /// tenant a user of its own from this range, the same on all nodes. UID or UID:GID is one user
+    /// for all tenants. Users must be able to enter the data folder, the checkpoints, the data sets
+    /// and the programs [default: the executor's own user]
     #[arg(long, env = "MUSTER_EXECUTOR_TASK_USER")]
     pub task_user: Option<String>,
     /// For pods: YAML file of a pod with one container; it sets the image, the volumes and
@@ -204,7 +205,7 @@ pub struct ExecutorConfig {
     pub pass_environment: Vec<String>,
     pub runtime: RuntimeKind,
     pub driver_patience_ms: u64,
-    pub task_user: Option<TaskUser>,
+    pub task_user: Option<TaskUsers>,
     pub pod_template: Option<PathBuf>,
     pub pod_namespace: Option<String>,
     pub pod_node: String,
@@ -423,24 +424,6 @@ impl ExecutorConfig {
             );
             return wrong("task_user", problem);
         }
-        let checkpoints = match &self.checkpoint_root {
-            Place::Folder(path) => Some(path),
-            Place::Bucket(_) => None,
-        };
-        let own = std::env::current_exe().ok();
-        let needed = [&self.data_dir, &self.dataset_root, &self.task_binary];
-        let needed = needed.into_iter().chain(checkpoints).chain(own.as_ref());
-        for path in needed {
-            // With a file name appended, because the folder itself must be enterable too.
-            if let Some(barrier) = user.barrier(&path.join("x")) {
-                let problem = format!(
-                    "is {user}, which cannot enter {}, where {} lies",
-                    barrier.display(),
-                    path.display()
-                );
-                return wrong("task_user", problem);
-            }
-        }
         Ok(())
     }
 
@@ -526,7 +509,7 @@ fn labels(pairs: Vec<String>) -> Result<BTreeMap<String, String>, ExecutorError>
     }
 }
 
-fn task_user(text: &str) -> Result<TaskUser, ExecutorError> {
+fn task_user(text: &str) -> Result<TaskUsers, ExecutorError> {
     text.parse().map_err(|problem| ExecutorError::Setting {
         name: "task_user",
         problem,

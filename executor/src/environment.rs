@@ -109,6 +109,7 @@ mod tests {
             labels: std::collections::BTreeMap::new(),
             driver_suspend: None,
             pods: None,
+            isolation: None,
         }
     }
 

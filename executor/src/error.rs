@@ -1,5 +1,6 @@
 //! Errors of the executor, named by the attempted operation.
 
+use crate::task_user::NoTaskUser;
 use muster_model::error_chain::chain;
 use muster_model::task::Outcome;
 use std::io;
@@ -62,6 +63,10 @@ pub enum ExecutorError {
     },
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
+    #[error("cannot separate the task from those of other tenants")]
+    Isolation(#[source] io::Error),
+    #[error("the task has no Unix user")]
+    NoTaskUser(#[from] NoTaskUser),
 }
 
 impl ExecutorError {

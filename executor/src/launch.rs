@@ -6,10 +6,12 @@ use crate::device;
 use crate::driver;
 use crate::environment;
 use crate::error::ExecutorError;
+use crate::isolation;
 use crate::ledger::{Ledger, LedgerEntry, Life};
 use crate::limits::TaskLimits;
 use crate::runtime::{RunnerStatus, Runtime, ShimCommand};
 use crate::shim::CheckpointRequest;
+use crate::task_user::{TaskUser, TaskUsers};
 use muster_model::assignment::Peers;
 use muster_model::node::{Capacity, DriverSuspend};
 use std::ffi::OsString;
@@ -162,7 +164,8 @@ impl Launcher {
             device::cores(),
             passed.chain(credentials),
         );
-        if config.task_user.is_some() {
+        let user = config.task_user.map(|users| users.of(launch)).transpose()?;
+        if user.is_some() {
             // The task's user cannot access the executor's home.
             let home = entry.folder.path().to_string_lossy().into_owned();
             environment.insert("HOME".to_owned(), home);
@@ -174,13 +177,13 @@ impl Launcher {
                 .map(|(name, value)| (name.to_owned(), value)),
         );
         Ok(ShimCommand {
-            arguments: self.arguments(entry),
+            arguments: self.arguments(entry, user),
             environment,
             limits: TaskLimits::of(launch, &self.capacity),
         })
     }
 
-    fn arguments(&self, entry: &LedgerEntry) -> Vec<OsString> {
+    fn arguments(&self, entry: &LedgerEntry, user: Option<TaskUser>) -> Vec<OsString> {
         let config = &self.config;
         let pairs: [(&str, OsString); 8] = [
             ("--folder", entry.folder.path().into()),
@@ -208,14 +211,19 @@ impl Launcher {
             let patience_ms = config.driver_patience_ms.to_string();
             ("--driver-patience-ms", patience_ms.into())
         });
-        let user = config
-            .task_user
-            .map(|user| ("--task-user", user.to_string().into()));
+        let user = user.map(|user| ("--task-user", user.to_string().into()));
         let pairs = pairs
             .into_iter()
             .chain(patience)
             .chain(user)
             .flat_map(|(name, value)| [name.into(), value]);
-        std::iter::once("shim".into()).chain(pairs).collect()
+        let is_private = matches!(config.task_user, Some(TaskUsers::PerTenant { .. }));
+        let has_own_view = isolation::has_own_view(self.capacity.isolation.as_ref());
+        let switches = [("--private", is_private), ("--own-view", has_own_view)];
+        let switches = switches.into_iter().filter(|(_, is_on)| *is_on);
+        std::iter::once("shim".into())
+            .chain(pairs)
+            .chain(switches.map(|(name, _)| name.into()))
+            .collect()
     }
 }

@@ -193,6 +193,7 @@ mod tests {
             labels: std::collections::BTreeMap::new(),
             driver_suspend: None,
             pods: None,
+            isolation: None,
         };
         let limits = TaskLimits::of(&launch(&[1, 2], 0), &capacity);
         assert_eq!((limits.cpu_milli, limits.memory_bytes), (32_000, 128 << 30));

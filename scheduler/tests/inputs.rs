@@ -292,6 +292,7 @@ fn capacity(kind: &str) -> Capacity {
         labels: BTreeMap::new(),
         driver_suspend: None,
         pods: None,
+        isolation: None,
     }
 }
 

@@ -11,6 +11,7 @@ mod clock;
 mod command;
 mod config;
 mod document;
+mod isolation;
 mod output;
 #[cfg(test)]
 mod reference;

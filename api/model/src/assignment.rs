@@ -16,6 +16,10 @@ pub struct TaskLaunch {
     pub task_id: TaskId,
     pub job_id: JobId,
     pub tenant_id: TenantId,
+    /// Number of the tenant, from which an executor derives its Unix user. Schedulers of older
+    /// releases do not send it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant_number: Option<u32>,
     /// Fence: peers refuse a task of another revision of the same job.
     pub revision: u64,
     pub role: Role,

@@ -274,6 +274,30 @@ pub struct Capacity {
     /// old to report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<bool>,
+    /// What separates the tasks of different tenants on the node. Null: the executor is too old to
+    /// report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<TaskIsolation>,
+}
+
+/// What separates the tasks of different tenants on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum TaskIsolation {
+    /// Each task is a pod.
+    Pods,
+    /// Each tenant has a Unix user of its own.
+    TenantUsers {
+        /// Why tasks share `/tmp` and see the processes of other tenants. Null: they have a `/tmp`
+        /// of their own and see only their tenant's processes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shared_view: Option<String>,
+    },
+    /// All tenants share one Unix user, which is not the executor's.
+    SharedUser,
+    /// The tasks of all tenants run as the executor's user.
+    ExecutorUser,
 }
 
 /// Whether the GPU driver can move the memory of an unmodified program to the host and back.
@@ -395,6 +419,7 @@ mod tests {
                 labels: BTreeMap::new(),
                 driver_suspend: None,
                 pods: None,
+                isolation: None,
             },
             generation: 0,
             last_seen_at: OffsetDateTime::UNIX_EPOCH,

@@ -60,7 +60,7 @@ pub async fn load(
         r#"select t.id, t.tenant_id, t.job_id, t.revision, t.role, t.role_index, t.gpus, t.phase,
                   j.spec as "spec: Json<JobSpec>", j.secret as "secret!", j.trained_s, j.revision as job_revision, j.phase as job_phase, j.asked_at is not null and exists (select from task chief where chief.job_id = j.id and chief.revision = j.revision
                       and chief.role = 'worker' and chief.role_index = 0 and chief.released_at is null) as "is_asked!", newest.step as "resume_step?",
-                  o.pods ->> 'service_account' as service_account, o.preemption as "caps: Json<TenantPreemption>"
+                  o.number as tenant_number, o.pods ->> 'service_account' as service_account, o.preemption as "caps: Json<TenantPreemption>"
            from task t
            join job j on j.id = t.job_id
            join tenant o on o.id = t.tenant_id
@@ -101,6 +101,7 @@ pub async fn load(
                 task_id: row.id.into(),
                 job_id: row.job_id.into(),
                 tenant_id: row.tenant_id.into(),
+                tenant_number: Some(unsigned32(row.tenant_number)),
                 revision: unsigned(row.revision),
                 role,
                 workers: count(&peers.workers),

@@ -146,6 +146,7 @@ impl World {
             labels: std::collections::BTreeMap::new(),
             driver_suspend: None,
             pods: None,
+            isolation: None,
         };
         let node = node::hello(&mut tx, id(), "node-a", &capacity, at(0))
             .await

@@ -230,6 +230,7 @@ fn slots(count: u32) -> Capacity {
         labels: std::collections::BTreeMap::new(),
         driver_suspend: None,
         pods: None,
+        isolation: None,
     }
 }
 

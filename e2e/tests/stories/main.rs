@@ -38,4 +38,5 @@ mod shared;
 mod slicing;
 mod studies;
 mod studies_killed;
+mod tenant_users;
 mod verdicts;

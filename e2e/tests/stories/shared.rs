@@ -114,7 +114,7 @@ async fn three_tenants_share_slots_and_decisions_have_reasons() {
     cluster.down();
 }
 
-async fn tenant(cluster: &TestCluster, name: &str) -> Client {
+pub async fn tenant(cluster: &TestCluster, name: &str) -> Client {
     let admin = cluster.client();
     let new = NewTenant {
         name: name.to_owned(),
@@ -151,13 +151,13 @@ async fn running(client: &Client, job: JobId) {
     .await;
 }
 
-async fn submit(client: &Client, document: &str) -> JobId {
+pub async fn submit(client: &Client, document: &str) -> JobId {
     let document: serde_json::Value = serde_norway::from_str(document).expect("YAML");
     let job = client.submit(&document, None).await;
     job.expect("the document is right").id
 }
 
-async fn until(
+pub async fn until(
     client: &Client,
     job: JobId,
     what: &str,

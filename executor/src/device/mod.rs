@@ -51,6 +51,7 @@ pub fn discover(wanted: CapacitySettings<'_>) -> Capacity {
         labels: std::collections::BTreeMap::new(),
         driver_suspend: None,
         pods: None,
+        isolation: None,
     }
 }
 

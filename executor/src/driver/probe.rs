@@ -130,6 +130,7 @@ mod tests {
             labels: std::collections::BTreeMap::new(),
             driver_suspend: None,
             pods: None,
+            isolation: None,
         };
         of_node(&settings.resolve().expect("complete"), &capacity)
     }

@@ -7,18 +7,22 @@ use super::{RunnerStatus, Runtime, ShimCommand};
 use crate::command::ENVIRONMENTS;
 use crate::config::ExecutorConfig;
 use crate::error::ExecutorError;
+use crate::gc;
 use crate::ledger::Ledger;
 use crate::ledger::{LedgerEntry, Life};
 use crate::limits::CgroupLimits;
 use crate::process::{self, ProcessId};
 use crate::shim::{self, ShimRecord};
-use crate::task_user::TaskUser;
+use crate::task_user::{TaskUser, TaskUsers};
 use muster_model::id::TaskId;
 use muster_model::task::Outcome;
-use rustix::process::Signal;
+use rustix::process::{Signal, getegid, geteuid};
 use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// Starts and stops shims, and reaps those that this daemon has started.
@@ -27,7 +31,8 @@ pub struct ProcessRuntime {
     shim_binary: PathBuf,
     listen_host: String,
     limits: CgroupLimits,
-    task_user: Option<TaskUser>,
+    task_users: Option<TaskUsers>,
+    environments: PathBuf,
     sockets: Sockets,
     /// Shims that this daemon has started and not reaped.
     children: BTreeMap<TaskId, Child>,
@@ -56,8 +61,10 @@ impl ProcessRuntime {
         let data = &config.data_dir;
         let environments = data.join(ENVIRONMENTS);
         std::fs::create_dir_all(&environments).map_err(ExecutorError::write(&environments))?;
-        if let Some(user) = config.task_user {
-            let owned = user.own(&environments);
+        if config.task_user.is_some() {
+            // An earlier release gave the folder to the tasks' user.
+            let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+            let owned = chown(&environments, Some(uid), Some(gid));
             owned.map_err(ExecutorError::write(&environments))?;
         }
         let shim_binary = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
@@ -65,7 +72,8 @@ impl ProcessRuntime {
             shim_binary,
             listen_host: config.listen_host.clone(),
             limits,
-            task_user: config.task_user,
+            task_users: config.task_user,
+            environments,
             sockets: Sockets::open(data).map_err(ExecutorError::write(data))?,
             children: BTreeMap::new(),
             reaped: BTreeMap::new(),
@@ -152,11 +160,18 @@ impl Runtime for ProcessRuntime {
     ) -> Result<(), ExecutorError> {
         let launch = entry.launch.clone();
         let launch = &launch;
+        let user = self.task_users.map(|users| users.of(launch)).transpose()?;
+        if let Some(user) = user {
+            let place = self.environments.join(launch.tenant_id.to_string());
+            let made = make_environments(&place, user);
+            made.map_err(ExecutorError::write(&place))?;
+        }
         if sockets::meets_others(launch) {
             let place = self.sockets.make(launch.job_id);
             let place = place.map_err(ExecutorError::write(entry.folder.path()))?;
-            if let Some(user) = self.task_user {
-                user.own(&place).map_err(ExecutorError::write(&place))?;
+            if let Some(user) = user {
+                let owned = own_private_folder(&place, user);
+                owned.map_err(ExecutorError::write(&place))?;
             }
             let place = place.to_string_lossy().into_owned();
             start
@@ -255,6 +270,23 @@ impl Runtime for ProcessRuntime {
     fn passes(&self, _: &str) -> bool {
         true
     }
+}
+
+/// Creates the folder of a tenant's Python environments, which its tasks make. Environments of
+/// another user are removed: that user could have changed them.
+fn make_environments(place: &Path, user: TaskUser) -> io::Result<()> {
+    match fs::symlink_metadata(place) {
+        Ok(found) if found.uid() == user.uid => return Ok(()),
+        Ok(_) => gc::remove_folder(place)?,
+        Err(_) => {}
+    }
+    fs::create_dir_all(place)?;
+    own_private_folder(place, user)
+}
+
+fn own_private_folder(place: &Path, user: TaskUser) -> io::Result<()> {
+    fs::set_permissions(place, Permissions::from_mode(0o700))?;
+    user.own(place)
 }
 
 fn is_running(record: &ShimRecord) -> bool {

@@ -8,6 +8,7 @@
 
 mod child;
 mod driver_helper;
+pub(crate) mod isolation;
 mod request;
 mod supervise;
 mod suspend;
@@ -24,12 +25,14 @@ use crate::opener::is_refusal;
 use crate::process::{ProcessId, boot_id};
 use crate::task_user::TaskUser;
 use muster_model::assignment::TaskLaunch;
+use muster_model::place::Place;
+use muster_model::spec::CODE_FOLDER;
 use muster_model::task::Outcome;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -64,6 +67,12 @@ pub struct ShimArguments {
     /// Unix user of the task [default: the shim's own]
     #[arg(long)]
     pub task_user: Option<TaskUser>,
+    /// Folders of the task are closed to the users of other tenants
+    #[arg(long)]
+    pub private: bool,
+    /// The task has a `/tmp` of its own and sees no processes of other users
+    #[arg(long)]
+    pub own_view: bool,
     /// Milliseconds that the GPU driver may take for each order. With it, the driver moves a
     /// suspended program's GPU memory to the host
     #[arg(long)]
@@ -161,7 +170,12 @@ fn carry_out(arguments: &ShimArguments, folder: &NodeTaskFolder) -> Result<Outco
     let log =
         RotatingLog::open(folder.path(), rotation).map_err(ExecutorError::write(folder.path()))?;
     if let Some(user) = arguments.task_user {
-        user.prepare(folder, &launch, &arguments.checkpoint_root)
+        if arguments.own_view {
+            // Before the folder is the user's.
+            enter_view(arguments, user).map_err(ExecutorError::Isolation)?;
+        }
+        let root = &arguments.checkpoint_root;
+        user.prepare(folder, &launch, root, arguments.private)
             .map_err(ExecutorError::write(folder.path()))?;
     }
     let signals = supervise::Signals::register()?;
@@ -205,6 +219,27 @@ fn carry_out(arguments: &ShimArguments, folder: &NodeTaskFolder) -> Result<Outco
         &mut suspension,
         &mut request,
     ))
+}
+
+fn enter_view(arguments: &ShimArguments, user: TaskUser) -> io::Result<()> {
+    let own = std::env::current_exe()?;
+    let programs = [arguments.task_binary.parent(), own.parent()];
+    let checkpoints = match arguments.checkpoint_root.parse() {
+        Ok(Place::Folder(path)) => Some(path),
+        _ => None,
+    };
+    let folders: Vec<&Path> = [&*arguments.data_dir, &*arguments.dataset_root]
+        .into_iter()
+        .chain(programs.into_iter().flatten())
+        .chain(checkpoints.as_deref())
+        .collect();
+    isolation::enter(&isolation::TaskView {
+        user,
+        task_folder: &arguments.folder,
+        visible: &isolation::top_folders(&folders),
+        // The tracking server sends a task its own code.
+        hidden: checkpoints.as_ref().map(|root| root.join(CODE_FOLDER)),
+    })
 }
 
 /// Whether a shim holds the lock of this folder. A link or another file in place of the lock counts

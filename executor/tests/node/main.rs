@@ -9,6 +9,7 @@ mod driver_room;
 mod full_disk;
 mod gpu;
 mod hostile;
+mod isolation;
 mod lease;
 mod life;
 mod metrics;

@@ -7,6 +7,7 @@ use muster_model::assignment::{Observed, Peers};
 use muster_model::id::TaskId;
 use muster_model::task::Outcome;
 use rustix::process::Signal;
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -42,6 +43,8 @@ pub struct Site {
     devices: TestDevices,
     /// User of the daemon, if not that of this process.
     user: Option<u32>,
+    /// The daemon may not mount, like root in a container.
+    is_without_mounts: bool,
     /// Mount point of a separate file system of the data folder, to be unmounted.
     mount: Option<PathBuf>,
 }
@@ -69,6 +72,7 @@ impl Site {
             flags,
             devices: TestDevices::CpuSlots,
             user: None,
+            is_without_mounts: false,
             mount: None,
         }
     }
@@ -107,6 +111,42 @@ impl Site {
         site.user = Some(0);
         site.start();
         site
+    }
+
+    /// Starts a daemon that runs as root, with a user for each of a hundred tenants.
+    ///
+    /// # Panics
+    /// If this process is not root or may not mount; scripts/run-tests then reports such tests as
+    /// left out, by name.
+    pub fn with_user_per_tenant(flags: &[&str]) -> Self {
+        let is_root = rustix::process::geteuid().is_root();
+        assert!(is_root, "only root can start tasks as another user");
+        let users = ["--task-user", "200000-200099"];
+        let flags: Vec<&str> = flags.iter().copied().chain(users).collect();
+        let mut site = Self::new(60_000, &flags);
+        // Other users cannot enter this folder. It is below `/tmp`, which tasks do not see.
+        site.start_as_root();
+        site
+    }
+
+    /// Starts the same daemon without the right to mount.
+    ///
+    /// # Panics
+    /// If this process is not root; scripts/run-tests then reports such tests as left out, by name.
+    pub fn with_user_per_tenant_without_mounts() -> Self {
+        let mut site = Self::new(60_000, &["--task-user", "200000-200099"]);
+        fs::set_permissions(site.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+        site.is_without_mounts = true;
+        site.start_as_root();
+        site
+    }
+
+    fn start_as_root(&mut self) {
+        let program = self.path().join("executor");
+        fs::copy(env!("CARGO_BIN_EXE_muster-executor"), program).expect("copied");
+        self.user = Some(0);
+        self.start();
+        self.until("it has begun", |heard| !heard.hellos.is_empty());
     }
 
     /// Starts with a disk of this size under the data folder.
@@ -210,6 +250,16 @@ impl Site {
                 command
             }
         };
+        if self.is_without_mounts {
+            // SAFETY: the closure makes one system call, without allocation or locks.
+            unsafe {
+                command.pre_exec(|| {
+                    Ok(remove_capability_from_bounding_set(
+                        CapabilitySet::SYS_ADMIN,
+                    )?)
+                });
+            }
+        }
         match self.devices {
             TestDevices::CpuSlots => command.args(["--cpu-slots", "4"]),
             TestDevices::StandIn => command

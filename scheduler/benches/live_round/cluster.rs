@@ -209,6 +209,7 @@ fn gpus(count: u32) -> Capacity {
         labels: BTreeMap::new(),
         driver_suspend: None,
         pods: None,
+        isolation: None,
     }
 }
 

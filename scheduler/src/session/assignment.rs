@@ -293,6 +293,7 @@ mod tests {
             task_id: task_id(number, index),
             job_id: Uuid::from_u128(number).into(),
             tenant_id: Uuid::from_u128(8).into(),
+            tenant_number: None,
             revision: 1,
             role: Role::PsShard { index },
             workers: 0,

@@ -577,6 +577,7 @@ impl Node {
             labels: std::collections::BTreeMap::new(),
             driver_suspend: None,
             pods: greeting.pods,
+            isolation: None,
         };
         let hello = From::Hello(proto::Hello {
             node_name: greeting.name.into(),

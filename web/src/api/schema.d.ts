@@ -1593,6 +1593,7 @@ export interface components {
             driver_suspend?: components["schemas"]["DriverSuspend"] | null;
             /** @description GPUs, or CPU slots in place of them; the index is the position. */
             gpus: components["schemas"]["Gpu"][];
+            isolation?: components["schemas"]["TaskIsolation"] | null;
             /** @description Labels of the executor's configuration. */
             labels?: {
                 [key: string]: string;
@@ -5317,6 +5318,25 @@ export interface components {
          * @description One start of a process of a job, at one revision.
          */
         TaskId: string;
+        /** @description What separates the tasks of different tenants on a node. */
+        TaskIsolation: {
+            /** @enum {string} */
+            kind: "pods";
+        } | {
+            /** @enum {string} */
+            kind: "tenant_users";
+            /**
+             * @description Why tasks share `/tmp` and see the processes of other tenants. Null: they have a `/tmp`
+             *     of their own and see only their tenant's processes.
+             */
+            shared_view?: string | null;
+        } | {
+            /** @enum {string} */
+            kind: "shared_user";
+        } | {
+            /** @enum {string} */
+            kind: "executor_user";
+        };
         /** @description State of a task. */
         TaskState: {
             /** @enum {string} */

@@ -4,6 +4,7 @@ use super::CliSession;
 use super::tenant_limits::open_jobs;
 use super::tenants::{in_use, quota};
 use crate::clock;
+use crate::isolation;
 use crate::output::{age, bytes, fields, table};
 use clap::{Args, Subcommand};
 use muster_model::node::{Closed, DriverSuspend, GpuKind, NodeState};
@@ -139,6 +140,9 @@ impl NodesArgs {
                         }
                     }
                 }
+            }
+            for line in isolation::lines(nodes) {
+                let _ = write!(shown, "\n{line}");
             }
             shown
         })

@@ -16,12 +16,14 @@ pub use data::write_private;
 pub use down::down;
 
 use crate::config::{ContextStore, ServerContext};
+use crate::isolation;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use daemons::{LocalCluster, LocalClusterSettings};
 use data::DataFolder;
 use muster_client::Client;
 use muster_model::place::Place;
+use muster_model::view::NodeView;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -117,14 +119,14 @@ pub async fn up(options: Up, store: &ContextStore) -> anyhow::Result<()> {
     outcome
 }
 
-/// Returns a line about the user as which programs of jobs run, and so about their isolation.
-fn isolation() -> String {
+/// Returns lines about the users as which programs of jobs run, and so about their isolation.
+fn isolation(nodes: &[NodeView]) -> String {
     let user = std::env::var("MUSTER_EXECUTOR_TASK_USER");
-    let user = user.ok().filter(|user| !user.is_empty());
-    match (user, rustix::process::geteuid()) {
-        (Some(user), _) => format!("programs of jobs run as user {user}"),
-        (None, own) if own.is_root() => "programs of jobs run as root, as this command does: they may read and change all of this machine; MUSTER_EXECUTOR_TASK_USER=UID names another user".to_owned(),
-        (None, own) => format!("programs of jobs run as user {}, as this command does", own.as_raw()),
+    let has_user = user.is_ok_and(|user| !user.is_empty());
+    match rustix::process::geteuid() {
+        _ if has_user => isolation::lines(nodes).join("\n"),
+        own if own.is_root() => "programs of jobs run as root, as this command does: they may read and change all of this machine; MUSTER_EXECUTOR_TASK_USER=200000-265535 gives each tenant a user of its own".to_owned(),
+        own => format!("programs of jobs run as user {}, as this command does", own.as_raw()),
     }
 }
 
@@ -149,7 +151,7 @@ async fn run(
     cluster.start_daemons(&datasets).await?;
     let client = Client::new(&server, &token)?;
     cluster.wait_until_ready(&client).await?;
-    eprintln!("{}", isolation());
+    eprintln!("{}", isolation(&client.nodes().await?));
     // The token is shown once, when it is created. The address with it signs the browser in.
     let page = if is_new {
         format!("{server}/#token={token}")

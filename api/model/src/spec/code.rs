@@ -36,11 +36,14 @@ pub fn is_sha256(text: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// Returns the folder of a tenant's code archives, relative to the checkpoint store. Folders of
-/// jobs begin with the tenant's id, so `code` is no tenant's.
+/// Folder of the checkpoint store with the code archives of all tenants. Folders of jobs begin with
+/// the tenant's id, so it is no tenant's.
+pub const CODE_FOLDER: &str = "code";
+
+/// Returns the folder of a tenant's code archives, relative to the checkpoint store.
 #[must_use]
 pub fn code_folder(tenant: TenantId) -> String {
-    format!("code/{tenant}")
+    format!("{CODE_FOLDER}/{tenant}")
 }
 
 /// Returns the file name of an archive in [`code_folder`].

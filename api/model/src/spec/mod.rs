@@ -17,7 +17,7 @@ mod preemption;
 mod validate;
 mod verdicts;
 
-pub use code::{Code, PythonEnvironment, code_folder, code_object, is_sha256};
+pub use code::{CODE_FOLDER, Code, PythonEnvironment, code_folder, code_object, is_sha256};
 pub use command::{Command, Ends, RESERVED};
 pub use compression::{
     CodecConfig, Codecs, Compression, HalfFormat, LayerCodec, Norm, Rounding, TernScale,

@@ -75,6 +75,7 @@ pub fn slots(count: u32) -> Capacity {
         labels: std::collections::BTreeMap::new(),
         driver_suspend: None,
         pods: None,
+        isolation: None,
     }
 }
 

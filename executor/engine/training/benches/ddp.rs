@@ -191,6 +191,7 @@ fn member(rank: u32) {
         task_id: task(rank),
         job_id: JobId(Uuid::nil()),
         tenant_id: TenantId(Uuid::nil()),
+        tenant_number: None,
         revision: 1,
         role: Role::Worker { rank },
         workers: WORKERS,

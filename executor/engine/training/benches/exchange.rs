@@ -521,6 +521,7 @@ fn run_worker(
         task_id: workers[rank as usize],
         job_id: JobId(Uuid::nil()),
         tenant_id: TenantId(Uuid::nil()),
+        tenant_number: None,
         revision: 1,
         role: Role::Worker { rank },
         workers: workers.len() as u32,

@@ -25,6 +25,7 @@ export function NodeCard({ node, colours, onDrain }: Props) {
   const said = node.notice !== null && node.notice.closed !== "open" ? node.notice.why : undefined;
   const taken = node.notice?.taken ?? 0;
   const suspend = suspendOf(node);
+  const isolation = isolationOf(node);
   const detail = node.gpus.find((gpu) => gpu.index === shown);
   return (
     <section className="node" data-status={status} aria-label={`Node ${node.name}`}>
@@ -69,6 +70,7 @@ export function NodeCard({ node, colours, onDrain }: Props) {
           Speed {node.speed.percent} % of its kind
         </p>
       )}
+      {isolation === undefined ? null : <p className="node-detail">{isolation}</p>}
       {suspend === undefined ? null : <p className="node-detail">{suspend}</p>}
       <p className="node-detail" aria-live="polite">
         {detail === undefined ? <Facts node={node} used={used} /> : describe(detail)}
@@ -84,6 +86,24 @@ function suspendOf({ capacity }: NodeView): string | undefined {
   return able.kind === "able"
     ? "Suspended programs leave the GPUs"
     : `Suspended programs keep their memory on the GPUs: ${able.why}`;
+}
+
+/** Returns what separates the tasks of different tenants, if the node reports it. */
+function isolationOf({ capacity }: NodeView): string | undefined {
+  const { isolation } = capacity;
+  if (isolation === undefined || isolation === null) return undefined;
+  switch (isolation.kind) {
+    case "pods":
+      return "Each task is a pod";
+    case "tenant_users":
+      return isolation.shared_view == null
+        ? "Each tenant has a Unix user"
+        : `Each tenant has a Unix user; /tmp is shared: ${isolation.shared_view}`;
+    case "shared_user":
+      return "Tenants share a Unix user";
+    case "executor_user":
+      return "Tasks run as the executor's user";
+  }
 }
 
 function statusOf({ state, drained, excluded, notice }: NodeView): "lost" | "drained" | "excluded" | "cordoned" | "up" {

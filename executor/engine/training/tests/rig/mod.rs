@@ -181,6 +181,7 @@ impl Rig {
             task_id: task_id(launch.revision, role),
             job_id: self.job_id,
             tenant_id: self.tenant_id,
+            tenant_number: None,
             revision: launch.revision,
             role,
             workers: launch.workers,

@@ -190,6 +190,7 @@ pub(in crate::worker) fn launch(more: &Value) -> TaskLaunch {
         task_id: TaskId(Uuid::from_u128(0x30)),
         job_id: JobId(Uuid::from_u128(0x10)),
         tenant_id: TenantId(Uuid::from_u128(0x20)),
+        tenant_number: None,
         revision: 1,
         role: Role::Worker { rank: 0 },
         workers: 1,

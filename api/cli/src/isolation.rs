@@ -1,0 +1,50 @@
+//! Sentences about the isolation of tasks on nodes.
+
+use muster_model::node::TaskIsolation;
+use muster_model::view::NodeView;
+use std::collections::BTreeMap;
+
+/// Maximum number of nodes that a line names.
+const NODES_NAMED: usize = 3;
+
+/// Returns a line for each kind of isolation in the cluster, with the nodes that have it.
+pub fn lines(nodes: &[NodeView]) -> Vec<String> {
+    let mut kinds: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for node in nodes {
+        if let Some(isolation) = &node.capacity.isolation {
+            let of_kind = kinds.entry(sentence(isolation)).or_default();
+            of_kind.push(&node.name);
+        }
+    }
+    let line = |(sentence, of_kind): (String, Vec<&str>)| {
+        let named = of_kind.iter().take(NODES_NAMED);
+        let named = named.copied().collect::<Vec<_>>().join(", ");
+        let more = of_kind.len().saturating_sub(NODES_NAMED);
+        let more = match more {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("{named}{more}: {sentence}")
+    };
+    kinds.into_iter().map(line).collect()
+}
+
+fn sentence(isolation: &TaskIsolation) -> String {
+    match isolation {
+        TaskIsolation::Pods => "each task is a pod of its own".to_owned(),
+        TaskIsolation::TenantUsers { shared_view: None } => {
+            "each tenant has a Unix user of its own; tasks see no processes and temporary files of other tenants".to_owned()
+        }
+        TaskIsolation::TenantUsers {
+            shared_view: Some(why),
+        } => format!(
+            "each tenant has a Unix user of its own; tasks share /tmp and see the processes of other tenants ({why})"
+        ),
+        TaskIsolation::SharedUser => {
+            "tasks of all tenants share one Unix user; task_user=FIRST-LAST separates them".to_owned()
+        }
+        TaskIsolation::ExecutorUser => {
+            "tasks of all tenants run as the executor's user; an executor that is root can separate them (task_user=FIRST-LAST)".to_owned()
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What separates the tasks of different tenants on this node.
+
+use crate::config::{ExecutorConfig, RuntimeKind};
+use crate::error::ExecutorError;
+use crate::shim::isolation::{obstacle, top_folders};
+use crate::task_user::TaskUsers;
+use muster_model::node::TaskIsolation;
+use muster_model::place::Place;
+use std::path::Path;
+
+/// Returns the isolation of the node's tasks.
+///
+/// # Errors
+/// If `task_user` names users that cannot enter a needed folder.
+pub fn of_node(config: &ExecutorConfig) -> Result<TaskIsolation, ExecutorError> {
+    if config.runtime == RuntimeKind::Pod {
+        return Ok(TaskIsolation::Pods);
+    }
+    let Some(users) = config.task_user else {
+        return Ok(TaskIsolation::ExecutorUser);
+    };
+    match users {
+        TaskUsers::Shared(_) => {
+            check_access(config, users, false)?;
+            Ok(TaskIsolation::SharedUser)
+        }
+        TaskUsers::PerTenant { .. } => {
+            let shared_view = obstacle().map_err(ExecutorError::Isolation)?;
+            check_access(config, users, shared_view.is_none())?;
+            if let Some(why) = &shared_view {
+                tracing::warn!(
+                    why,
+                    "tasks share /tmp and see the processes of other tenants; give the executor CAP_SYS_ADMIN to prevent it"
+                );
+            }
+            Ok(TaskIsolation::TenantUsers { shared_view })
+        }
+    }
+}
+
+/// Whether tasks have a mount namespace of their own.
+#[must_use]
+pub fn has_own_view(isolation: Option<&TaskIsolation>) -> bool {
+    matches!(
+        isolation,
+        Some(TaskIsolation::TenantUsers { shared_view: None })
+    )
+}
+
+/// Checks that the users can enter the folders that tasks need. With a view of their own, only
+/// these folders themselves matter: the shim replaces those above them.
+fn check_access(
+    config: &ExecutorConfig,
+    users: TaskUsers,
+    has_own_view: bool,
+) -> Result<(), ExecutorError> {
+    let user = users.example();
+    let checkpoints = match &config.checkpoint_root {
+        Place::Folder(path) => Some(path.as_path()),
+        Place::Bucket(_) => None,
+    };
+    let own = std::env::current_exe().ok();
+    let programs = [
+        config.task_binary.parent(),
+        own.as_deref().and_then(Path::parent),
+    ];
+    let needed: Vec<&Path> = [&*config.data_dir, &*config.dataset_root]
+        .into_iter()
+        .chain(checkpoints)
+        .chain(programs.into_iter().flatten())
+        .collect();
+    let closed = |folder: &Path, barrier: &Path| ExecutorError::Setting {
+        name: "task_user",
+        problem: format!(
+            "is {users}, which cannot enter {}, where {} lies",
+            barrier.display(),
+            folder.display()
+        ),
+    };
+    if has_own_view {
+        let folders = top_folders(&needed);
+        let barred = folders.iter().find(|folder| user.is_barred_from(folder));
+        return barred.map_or(Ok(()), |folder| Err(closed(folder, folder)));
+    }
+    for folder in needed {
+        // With a file name appended, because the folder itself must be enterable too.
+        if let Some(barrier) = user.barrier(&folder.join("x")) {
+            return Err(closed(folder, barrier));
+        }
+    }
+    Ok(())
+}
