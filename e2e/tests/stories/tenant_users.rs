@@ -16,9 +16,10 @@ fn owners(folder: &Path) -> Vec<u32> {
     let mut found = vec![std::fs::metadata(folder).expect("there").uid()];
     for entry in std::fs::read_dir(folder).expect("readable") {
         let entry = entry.expect("readable");
-        match entry.file_type().expect("known").is_dir() {
-            true => found.extend(owners(&entry.path())),
-            false => found.push(entry.metadata().expect("there").uid()),
+        if entry.file_type().expect("known").is_dir() {
+            found.extend(owners(&entry.path()));
+        } else {
+            found.push(entry.metadata().expect("there").uid());
         }
     }
     found.sort_unstable();

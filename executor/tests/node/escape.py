@@ -201,12 +201,12 @@ def list_code_of_other_tenant():
 
 @attempt
 def open_file_of_temporary_folder():
-    Path("/tmp/victim").read_bytes()
+    Path(f"/tmp/victim-{PID}").read_bytes()
 
 
 @attempt
 def connect_to_socket_of_temporary_folder():
-    socket.socket(socket.AF_UNIX).connect("/tmp/victim.sock")
+    socket.socket(socket.AF_UNIX).connect(f"/tmp/victim-{PID}.sock")
 
 
 @attempt

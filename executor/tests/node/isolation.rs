@@ -13,23 +13,26 @@ use uuid::Uuid;
 
 /// Program of the attacked tenant. It has something in each place where a program may keep data.
 const VICTIM: &str = r#"
-import os, socket, time
+import os, signal, socket, sys, time
 from pathlib import Path
 os.umask(0o022)
 Path("private").write_text("x")
 Path(os.environ["MUSTER_CHECKPOINT_DIR"], "weights").write_text("x")
-Path("/tmp/victim").write_text("x")
+temporary = Path(f"/tmp/victim-{os.getpid()}")
+temporary.write_text("x")
 shared = Path("/dev/shm", f"victim-{os.getpid()}")
 shared.touch(mode=0o600)
 sockets = [socket.socket(socket.AF_UNIX) for _ in range(2)]
-for path, each in zip(["/tmp/victim.sock", "s"], sockets):
+for path, each in zip([f"{temporary}.sock", "s"], sockets):
     each.bind(path)
     each.listen()
 print("victim", os.getpid(), os.getuid(), os.environ["MUSTER_CHECKPOINT_DIR"], shared, flush=True)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 try:
     time.sleep(600)
 finally:
-    shared.unlink()
+    for path in [shared, temporary, Path(f"{temporary}.sock")]:
+        path.unlink()
 "#;
 
 /// Number of attempts that succeed against a task of the same tenant.
