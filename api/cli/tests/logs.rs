@@ -24,6 +24,7 @@ fn followed_log_continues_after_a_failed_start() {
     ];
     let tasks = format!("GET /api/v1/jobs/{}/tasks", id(7));
     let stream = format!("GET /api/v1/jobs/{}/logs/stream?task=worker-0", id(7));
+    let of_id = format!("GET /api/v1/jobs/{}", id(7));
     let server = Server::new([
         (tasks.as_str(), json!({ "items": [], "continue": null })),
         (stream.as_str(), json!(events.concat())),
@@ -31,10 +32,13 @@ fn followed_log_continues_after_a_failed_start() {
             "GET /api/v1/jobs?",
             json!({ "items": [job(7, "r", "queued")], "continue": null }),
         ),
+        (of_id.as_str(), job(7, "r", "failed")),
     ]);
     let (code, said) = server.muster(&["logs", "-f", "r"]);
-    assert_eq!(code, 0, "{said}");
+    // As `muster wait`.
+    assert_eq!(code, 10, "{said}");
     for line in [
+        "muster: job r failed\n",
         "first\nagain\n",
         "muster: worker-0 exited with code 1, saying \"first\"; the next worker-0 begins:\n",
     ] {

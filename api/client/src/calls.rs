@@ -21,6 +21,17 @@ use time::format_description::well_known::Rfc3339;
 /// Largest number of jobs of a page.
 const LARGEST_PAGE: u32 = 500;
 
+/// Selection of a part of a task's log. An answer has at most 1 MiB of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogPart {
+    /// From this byte on.
+    From(u64),
+    /// The last bytes, at most 1 MiB.
+    Tail(u64),
+    /// From the output on that was received at this time.
+    Since(OffsetDateTime),
+}
+
 /// A part of a task's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPage {
@@ -219,21 +230,27 @@ impl Client {
             .await
     }
 
-    /// Returns a part of a task's log: from `offset` on, else the last `tail_bytes`, else from its
-    /// beginning.
+    /// Returns a part of a task's log. With `timestamps`, each line begins with the time at which
+    /// the scheduler received it.
     pub async fn logs(
         &self,
         id: JobId,
         task: TaskId,
-        offset: Option<u64>,
-        tail_bytes: Option<u64>,
+        part: LogPart,
+        timestamps: bool,
     ) -> Result<LogPage, ClientError> {
-        let part = match (offset, tail_bytes) {
-            (None, Some(bytes)) => ("tail_bytes", bytes.to_string()),
-            (offset, _) => ("offset", offset.unwrap_or(0).to_string()),
+        let part = match part {
+            LogPart::From(offset) => ("offset", offset.to_string()),
+            LogPart::Tail(bytes) => ("tail_bytes", bytes.to_string()),
+            LogPart::Since(at) => ("since", at.format(&Rfc3339).unwrap_or_default()),
         };
+        let mut query = vec![("task", task.to_string()), part];
+        if timestamps {
+            // A server of an earlier release refuses the parameter.
+            query.push(("timestamps", "true".to_owned()));
+        }
         let request = self.request(Method::GET, &["jobs", &id.to_string(), "logs"]);
-        log_page(send(request.query(&[("task", task.to_string()), part])).await?).await
+        log_page(send(request.query(&query)).await?, timestamps).await
     }
 
     pub async fn checkpoints(&self, id: JobId) -> Result<Vec<CheckpointView>, ClientError> {
@@ -443,11 +460,12 @@ impl Client {
     }
 }
 
-async fn log_page(response: Response) -> Result<LogPage, ClientError> {
+async fn log_page(response: Response, has_times: bool) -> Result<LogPage, ClientError> {
     let (offset, end) = (
         header_number(&response, "muster-log-offset"),
         header_number(&response, "muster-log-end"),
     );
+    let next = header_number(&response, "muster-log-next-offset");
     let (url, status) = (response.url().to_string(), response.status().as_u16());
     let (Some(offset), Some(end)) = (offset, end) else {
         return Err(ClientError::Decode {
@@ -457,6 +475,14 @@ async fn log_page(response: Response) -> Result<LogPage, ClientError> {
         });
     };
     let bytes = response.bytes().await.map_err(unreachable)?;
+    if let (true, Some(next_offset)) = (has_times, next) {
+        return Ok(LogPage {
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+            offset,
+            next_offset,
+            at_end: next_offset >= end || next_offset == offset,
+        });
+    }
     // An incomplete character at the end belongs to the next part.
     let more = offset + (bytes.len() as u64) < end;
     let cut = match std::str::from_utf8(&bytes) {

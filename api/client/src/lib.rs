@@ -13,7 +13,7 @@ mod request;
 mod stream;
 mod studies;
 
-pub use calls::LogPage;
+pub use calls::{LogPage, LogPart};
 pub use download::Download;
 pub use error::ClientError;
 pub use muster_model::view::Problem;

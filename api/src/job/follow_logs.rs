@@ -223,6 +223,7 @@ async fn send(
             revision: row.task.revision,
             offset: slice.offset,
             next_offset,
+            received_at: slice.pieces.first().and_then(|piece| piece.received_at),
             text: String::from_utf8_lossy(&slice.bytes[..cut]).into_owned(),
         };
         client.send(name::LOG, &position, &piece).await?;
@@ -230,7 +231,7 @@ async fn send(
     Ok(position)
 }
 
-fn whole_characters(bytes: &[u8]) -> usize {
+pub(super) fn whole_characters(bytes: &[u8]) -> usize {
     match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
         // An invalid byte earlier hides the end: at most the last three bytes can begin a

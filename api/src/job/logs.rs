@@ -1,5 +1,6 @@
 //! `GET /jobs/{id}/logs`: output of a task as text.
 
+use super::follow_logs::whole_characters;
 use super::tasks;
 use crate::auth::Caller;
 use crate::problem::{ApiError, ProblemKind};
@@ -10,9 +11,12 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use muster_model::id::{JobId, TaskId};
+use muster_store::log::LogSlice;
 use muster_store::task::{self, Revisions, TaskRow};
 use muster_store::{PgConnection, StoreError, log};
 use std::str::FromStr;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 /// Maximum bytes of a log in one answer.
 pub const MAX_BYTES: u64 = 1 << 20;
@@ -42,10 +46,17 @@ pub struct LogsParams {
     pub tail_bytes: Option<u64>,
     /// First byte; the answer has at most 1 MiB.
     pub offset: Option<u64>,
+    /// Time (RFC 3339) from which on the output is read, instead of `offset` or `tail_bytes`. It is
+    /// the time at which the scheduler received the output, usually within a second of its print.
+    #[param(value_type = Option<String>, format = DateTime)]
+    pub since: Option<OffsetDateTime>,
+    /// `true`: each line begins with the time (RFC 3339, UTC, milliseconds) at which it was
+    /// received, or `-` if it is not known, and a space. Offsets count bytes without these times.
+    pub timestamps: bool,
 }
 
 impl FromQuery for LogsParams {
-    const NAMES: &'static [&'static str] = &["task", "tail_bytes", "offset"];
+    const NAMES: &'static [&'static str] = &["task", "tail_bytes", "offset", "since", "timestamps"];
 
     fn take(query: &mut Query) -> Self {
         let task = query.one("task", "a task's id, or its name such as worker-0 or ps-1");
@@ -62,10 +73,17 @@ impl FromQuery for LogsParams {
                 "either offset or tail_bytes, not both",
             );
         }
+        let since = since(query);
+        if let (Some(since), Some(_), _) | (Some(since), _, Some(_)) = (since, tail_bytes, offset) {
+            let expected = "one of since, offset and tail_bytes";
+            query.wrong("since", &since.to_string(), expected);
+        }
         Self {
             task,
             tail_bytes,
             offset,
+            since,
+            timestamps: query.one("timestamps", "true or false").unwrap_or(false),
         }
     }
 }
@@ -96,11 +114,25 @@ pub async fn logs(
     let Some(task) = find(&mut tx, id, &choice).await? else {
         return Err(missing(id, &choice));
     };
-    let slice = match params.offset {
+    let offset = match params.since {
+        Some(since) => Some(log::offset_at(&mut tx, task.task.id, since).await?),
+        None => params.offset,
+    };
+    let slice = match offset {
         Some(offset) => log::read(&mut tx, task.task.id, offset, MAX_BYTES).await?,
         None => log::tail(&mut tx, task.task.id, params.tail_bytes.unwrap_or(64 << 10)).await?,
     };
-    let slice = slice.ok_or_else(|| missing(id, &choice))?;
+    let mut slice = slice.ok_or_else(|| missing(id, &choice))?;
+    let text = if params.timestamps {
+        if slice.offset + (slice.bytes.len() as u64) < slice.end {
+            // A time between the bytes of a character would break it.
+            slice.bytes.truncate(whole_characters(&slice.bytes));
+        }
+        let begins_line = begins_line(&mut tx, task.task.id, slice.offset).await?;
+        with_times(&slice, begins_line)
+    } else {
+        slice.bytes.clone()
+    };
     let next = slice.offset + slice.bytes.len() as u64;
     let id = HeaderValue::from_str(&task.task.id.to_string()).expect("a UUID is ASCII");
     let headers = [
@@ -117,7 +149,60 @@ pub async fn logs(
         (NEXT_OFFSET, HeaderValue::from(next)),
         (END, HeaderValue::from(slice.end)),
     ];
-    Ok((headers, slice.bytes).into_response())
+    Ok((headers, text).into_response())
+}
+
+/// Reads the parameter `since`.
+fn since(query: &mut Query) -> Option<OffsetDateTime> {
+    const EXPECTED: &str = "a time such as 2026-01-31T13:00:00Z";
+    let text: String = query.one("since", EXPECTED)?;
+    let parsed = OffsetDateTime::parse(&text, &Rfc3339);
+    if parsed.is_err() {
+        query.wrong("since", &text, EXPECTED);
+    }
+    parsed.ok()
+}
+
+/// Whether a line begins at this offset, as far as the byte before it is stored.
+async fn begins_line(
+    conn: &mut PgConnection,
+    task: TaskId,
+    offset: u64,
+) -> Result<bool, StoreError> {
+    let Some(before) = offset.checked_sub(1) else {
+        return Ok(true);
+    };
+    let slice = log::read(conn, task, before, 1).await?;
+    Ok(slice.is_none_or(|slice| slice.offset != before || slice.bytes == b"\n"))
+}
+
+/// Returns the text with the time of each line before it.
+fn with_times(slice: &LogSlice, begins_line: bool) -> Vec<u8> {
+    let mut text = Vec::with_capacity(slice.bytes.len() * 2);
+    let mut at_line_start = begins_line;
+    for (index, piece) in slice.pieces.iter().enumerate() {
+        let end = slice.pieces.get(index + 1).map(|next| next.offset);
+        let end = end.unwrap_or(slice.offset + slice.bytes.len() as u64);
+        let range = [piece.offset, end].map(|offset| (offset - slice.offset) as usize);
+        let time = piece.received_at.map_or_else(|| "-".to_owned(), time_text);
+        for line in slice.bytes[range[0]..range[1]].split_inclusive(|byte| *byte == b'\n') {
+            if at_line_start {
+                text.extend_from_slice(time.as_bytes());
+                text.push(b' ');
+            }
+            text.extend_from_slice(line);
+            at_line_start = line.ends_with(b"\n");
+        }
+    }
+    text
+}
+
+fn time_text(at: OffsetDateTime) -> String {
+    let format = time::macros::format_description!(
+        "[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z"
+    );
+    let at = at.to_offset(time::UtcOffset::UTC);
+    at.format(format).unwrap_or_else(|_| "-".to_owned())
 }
 
 /// Returns the newest selected task.

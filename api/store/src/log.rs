@@ -8,6 +8,7 @@ use crate::error::StoreError;
 use crate::int_convert::{signed, unsigned};
 use muster_model::id::{JobId, TaskId, TenantId};
 use sqlx::PgConnection;
+use time::OffsetDateTime;
 
 /// Maximum length of the log kept for one task, in bytes.
 pub const CAP_BYTES: u64 = 16 << 20;
@@ -20,6 +21,17 @@ pub struct LogSlice {
     pub bytes: Vec<u8>,
     /// Total length of the log so far in bytes, including dropped parts.
     pub end: u64,
+    /// Pieces of which the slice consists, in order; not empty unless `bytes` is.
+    pub pieces: Vec<StoredPiece>,
+}
+
+/// One piece of a slice, as an executor sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredPiece {
+    /// Offset of its first byte in the slice.
+    pub offset: u64,
+    /// `None` if a release that recorded no times has stored it.
+    pub received_at: Option<OffsetDateTime>,
 }
 
 /// Result of appending a piece.
@@ -44,6 +56,7 @@ pub async fn append(
     task: TaskId,
     offset: u64,
     bytes: &[u8],
+    now: OffsetDateTime,
 ) -> Result<LogAppendOutcome, StoreError> {
     let Some(row) = sqlx::query!(
         "select tenant_id, log_end from task where id = $1 for no key update",
@@ -61,6 +74,7 @@ pub async fn append(
         unsigned(row.log_end),
         offset,
         bytes,
+        now,
     )
     .await
 }
@@ -73,6 +87,7 @@ pub(crate) async fn store(
     known_end: u64,
     offset: u64,
     bytes: &[u8],
+    now: OffsetDateTime,
 ) -> Result<LogAppendOutcome, StoreError> {
     let new_end = offset + bytes.len() as u64;
     if new_end <= known_end {
@@ -82,7 +97,7 @@ pub(crate) async fn store(
     let new = &bytes[usize::try_from(start - offset).expect("less than the piece")..];
     // Pieces are never split at the cap: they are far smaller than it.
     sqlx::query!(
-        "with kept as (insert into task_log (task_id, start_offset, tenant_id, data) values ($1, $2, $3, $4)),
+        "with kept as (insert into task_log (task_id, start_offset, tenant_id, data, received_at) values ($1, $2, $3, $4, $7)),
               dropped as (delete from task_log where task_id = $1 and start_offset + length(data) <= $5)
          update task set log_end = $6 where id = $1",
         task.0,
@@ -90,7 +105,8 @@ pub(crate) async fn store(
         tenant.0,
         new,
         signed(new_end.saturating_sub(CAP_BYTES)),
-        signed(new_end)
+        signed(new_end),
+        now
     )
     .execute(conn)
     .await?;
@@ -153,7 +169,7 @@ pub async fn read(
              select greatest($2, min(start_offset)) as at
              from task_log where task_id = $1 and start_offset + length(data) > $2
          )
-         select start_offset, data from task_log, first
+         select start_offset, data, received_at from task_log, first
          where task_id = $1 and start_offset + length(data) > first.at and start_offset < first.at + $3
          order by start_offset",
         task.0,
@@ -166,6 +182,7 @@ pub async fn read(
         offset: offset.min(end),
         bytes: Vec::new(),
         end,
+        pieces: Vec::new(),
     };
     let limit = usize::try_from(max_bytes).unwrap_or(usize::MAX);
     for (at, row) in rows.iter().enumerate() {
@@ -176,6 +193,10 @@ pub async fn read(
             // The bytes in between never arrived. The next read starts behind the gap.
             break;
         }
+        slice.pieces.push(StoredPiece {
+            offset: slice.offset + slice.bytes.len() as u64,
+            received_at: row.received_at,
+        });
         let skip = usize::try_from((slice.offset + slice.bytes.len() as u64).saturating_sub(start))
             .expect("within the piece");
         let room = limit - slice.bytes.len();
@@ -185,6 +206,28 @@ pub async fn read(
         }
     }
     Ok(Some(slice))
+}
+
+/// Returns the offset of the first piece that was stored at this time or later; the log's end if
+/// there is none.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn offset_at(
+    conn: &mut PgConnection,
+    task: TaskId,
+    at: OffsetDateTime,
+) -> Result<u64, StoreError> {
+    let offset = sqlx::query_scalar!(
+        r#"select coalesce(min(l.start_offset), max(t.log_end), 0) as "offset!"
+           from task t left join task_log l on l.task_id = t.id and l.received_at >= $2
+           where t.id = $1"#,
+        task.0,
+        at
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(unsigned(offset))
 }
 
 /// Returns the last `max_bytes` of a log; `None` if there is no such task in scope.

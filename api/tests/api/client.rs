@@ -63,7 +63,7 @@ async fn client_calls_are_understood_by_the_server() {
     world.tell(worker, 1, 0, vec![progress(5)]).await;
     assert_eq!(client.tasks(job.id).await.expect("tasks").len(), 2);
     let log = client
-        .logs(job.id, worker, None, None)
+        .logs(job.id, worker, muster_client::LogPart::From(0), false)
         .await
         .expect("a log");
     assert_eq!(

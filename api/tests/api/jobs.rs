@@ -8,6 +8,8 @@ use muster_model::job::AfterStop;
 use muster_model::plan::Action;
 use muster_model::progress::{Evaluation, Sample, Split};
 use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn job_is_submitted_read_steered_and_deleted() {
@@ -235,6 +237,45 @@ async fn log_is_read_by_its_tail_and_by_offset() {
         world.get(RED, &format!("{logs}?task=ps-0")).await.text(),
         ""
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn log_is_read_by_time_and_with_times() {
+    let world = World::new().await;
+    let id = world.submit("talks").await;
+    let (worker, _) = world.run(id, 0, 1).await;
+    world.write_log(worker, 0, b"one\ntw").await;
+    world.write_log(worker, 6, b"o\nthree").await;
+    let logs = format!("/api/v1/jobs/{id}/logs");
+    let timed = world.get(RED, &format!("{logs}?timestamps=true")).await;
+    assert_eq!(timed.header("muster-log-next-offset"), "13");
+    let text = timed.text();
+    let lines: Vec<_> = text.lines().map(|line| line.split_once(' ')).collect();
+    let words: Vec<_> = lines.iter().flatten().map(|(_, word)| *word).collect();
+    assert_eq!(words, ["one", "two", "three"], "{text}");
+    for (time, _) in lines.iter().flatten() {
+        assert!(OffsetDateTime::parse(time, &Rfc3339).is_ok(), "{time}");
+    }
+    // A part that begins within a line has no time at its start.
+    let rest = world
+        .get(RED, &format!("{logs}?timestamps=true&offset=5"))
+        .await;
+    assert!(rest.text().starts_with("wo\n"), "{}", rest.text());
+    for (since, expected) in [
+        ("2000-01-01T00:00:00Z", "one\ntwo\nthree"),
+        ("2999-01-01T00:00:00Z", ""),
+    ] {
+        let read = world.get(RED, &format!("{logs}?since={since}")).await;
+        assert_eq!(read.text(), expected, "{since}");
+    }
+    for wrong in [
+        "since=yesterday",
+        "since=2000-01-01T00:00:00Z&offset=1",
+        "timestamps=maybe",
+    ] {
+        let refused = world.get(RED, &format!("{logs}?{wrong}")).await;
+        assert_eq!(refused.status, 400, "{wrong}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -290,3 +290,60 @@ async fn program_runs_with_its_requirements() {
     );
     cluster.down();
 }
+
+/// Program whose rank 1 fails after both ranks have printed something.
+const FAILING: &str = r#"
+echo "hello of $RANK"
+if [ "$RANK" = 1 ]; then sleep 1; echo "boom on rank 1"; exit 3; fi
+sleep 600
+"#;
+
+#[tokio::test]
+async fn logs_show_the_rank_that_failed() {
+    let mut cluster = TestCluster::start(NODES).await;
+    let document = serde_json::json!({
+        "version": "muster/v1", "name": "failing", "retries": 0,
+        "scale": { "workers": { "min": 2, "max": 2 } },
+        "command": { "argv": ["sh", "-c", FAILING] },
+    });
+    cluster.submit(&document.to_string()).await;
+    let logs = |arguments: &[&str]| {
+        let output = cluster.muster().arg("logs").args(arguments).output();
+        let output = output.expect("muster runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let (code, out, err) = logs(&["-f", "failing"]);
+    assert_eq!(code, Some(FAILED), "{err}");
+    assert!(out.contains("hello of 0") && !out.contains("boom"), "{out}");
+    assert!(
+        err.contains("last lines of worker-1:\nhello of 1\nboom on rank 1"),
+        "{err}"
+    );
+    assert!(err.contains("job failing failed"), "{err}");
+
+    let (_, out, _) = logs(&["--all", "failing"]);
+    let mut lines: Vec<_> = out.lines().collect();
+    assert_eq!(lines.pop(), Some("worker-1 | boom on rank 1"), "{out}");
+    lines.sort_unstable();
+    assert_eq!(lines, ["worker-0 | hello of 0", "worker-1 | hello of 1"]);
+
+    let (_, out, _) = logs(&["-t", "worker-1", "--tail", "1", "--timestamps", "failing"]);
+    let (time, line) = out
+        .trim_end()
+        .split_once(' ')
+        .expect("a time before the line");
+    assert!(time.starts_with("20") && time.ends_with('Z'), "{out}");
+    assert_eq!(line, "boom on rank 1");
+    let (_, out, err) = logs(&["--since", "1d", "failing"]);
+    assert_eq!(out, "hello of 0\n");
+    assert!(
+        err.contains("worker-1 failed: muster logs -t worker-1 failing"),
+        "{err}"
+    );
+    cluster.down();
+}

@@ -3238,6 +3238,12 @@ export interface components {
              * @description Bytes of the task's log before this piece.
              */
             offset: number;
+            /**
+             * Format: date-time
+             * @description Time at which the scheduler received the first byte of this piece. Absent if the release that
+             *     stored it recorded no times.
+             */
+            received_at?: string | null;
             /** Format: int64 */
             revision: number;
             /** @description `worker-0`, `ps-1`. */
@@ -6873,7 +6879,7 @@ export interface operations {
     };
     readLog: {
         parameters: {
-            query?: {
+            query: {
                 /**
                  * @description Id of a task, or its name (`worker-0`, `ps-1`) in the newest revision. Default: `worker-0`,
                  *     the coordinator.
@@ -6883,6 +6889,16 @@ export interface operations {
                 tail_bytes?: number;
                 /** @description First byte; the answer has at most 1 MiB. */
                 offset?: number;
+                /**
+                 * @description Time (RFC 3339) from which on the output is read, instead of `offset` or `tail_bytes`. It is
+                 *     the time at which the scheduler received the output, usually within a second of its print.
+                 */
+                since?: string;
+                /**
+                 * @description `true`: each line begins with the time (RFC 3339, UTC, milliseconds) at which it was
+                 *     received, or `-` if it is not known, and a space. Offsets count bytes without these times.
+                 */
+                timestamps: boolean;
             };
             header?: never;
             path: {

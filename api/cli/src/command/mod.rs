@@ -13,6 +13,7 @@ pub mod families;
 mod follow_job;
 pub mod forecast;
 pub mod list;
+mod log_printer;
 pub mod login;
 pub mod logs;
 pub mod metrics;
@@ -146,10 +147,10 @@ impl RemoteCommand {
         match self {
             Self::Run(options) => return options.run(session).await,
             Self::Submit(options) => return options.run(session).await,
+            Self::Logs(options) => return options.run(session).await,
             Self::Wait(options) => return options.run(session).await,
             Self::List(options) => options.run(session).await?,
             Self::Show(options) => options.run(session).await?,
-            Self::Logs(options) => options.run(session).await?,
             Self::Metrics(options) => options.run(session).await?,
             Self::Events(options) => options.run(session).await?,
             Self::Explain(options) => options.run(session).await?,

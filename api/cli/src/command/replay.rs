@@ -212,7 +212,7 @@ impl FromStr for RoundRange {
     }
 }
 
-fn age(text: &str) -> Result<Duration, String> {
+pub(super) fn age(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no age; expected such as 90s, 30m, 12h or 7d");
     let (digits, unit) = text
         .split_at_checked(text.len().saturating_sub(1))

@@ -3,6 +3,7 @@
 use super::job::SampleView;
 use crate::id::{JobId, TaskId};
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
 
 /// Names of messages (the field `event:` of server-sent events).
 pub mod name {
@@ -60,6 +61,14 @@ pub struct LogPiece {
     pub offset: u64,
     /// Bytes of the task's log up to the end of this piece.
     pub next_offset: u64,
+    /// Time at which the scheduler received the first byte of this piece. Absent if the release that
+    /// stored it recorded no times.
+    #[serde(
+        default,
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub received_at: Option<OffsetDateTime>,
     /// Bytes that are not UTF-8 are replaced.
     pub text: String,
 }

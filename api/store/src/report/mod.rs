@@ -272,7 +272,8 @@ async fn logs(
             continue;
         };
         let LockedTask { tenant_id, task } = &known.locked;
-        let appended = log::store(conn, *tenant_id, *id, known.log_end, *offset, bytes).await?;
+        let appended =
+            log::store(conn, *tenant_id, *id, known.log_end, *offset, bytes, now).await?;
         let new_end = offset + bytes.len() as u64;
         let new = new_end.saturating_sub(known.log_end.max(*offset));
         known.log_end = known.log_end.max(new_end);

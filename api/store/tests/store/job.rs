@@ -232,7 +232,7 @@ async fn ended_job_can_be_deleted_and_its_history_stays() -> anyhow::Result<()> 
     );
     let (chief, shard) = world.start(job_id, 0, &[0], 1).await?;
     let mut tx = pool::begin(&world.scheduler).await?;
-    log::append(&mut tx, chief, 0, b"text").await?;
+    log::append(&mut tx, chief, 0, b"text", time::OffsetDateTime::UNIX_EPOCH).await?;
     tx.commit().await?;
     let path = "final-r1/model.safetensors".to_owned();
     let done = TaskReport::Finished {

@@ -2,9 +2,10 @@
 
 use crate::world::World;
 use muster_model::id::TaskId;
-use muster_store::log::{CAP_BYTES, LogAppendOutcome, append, read, tail};
+use muster_store::log::{CAP_BYTES, LogAppendOutcome, append, offset_at, read, tail};
 use muster_store::report::NodeReport;
 use muster_store::{event, pool};
+use time::{Duration, OffsetDateTime};
 
 async fn task(world: &World) -> anyhow::Result<TaskId> {
     let job = world.submit("logs").await?;
@@ -17,23 +18,30 @@ async fn overlapping_pieces_are_joined_and_read_from_any_offset() -> anyhow::Res
     let id = task(&world).await?;
     let mut tx = pool::begin(&world.scheduler).await?;
     assert_eq!(
-        append(&mut tx, id, 0, b"abcd").await?,
+        append(&mut tx, id, 0, b"abcd", OffsetDateTime::UNIX_EPOCH).await?,
         LogAppendOutcome::Stored
     );
     assert_eq!(
-        append(&mut tx, id, 2, b"cdef").await?,
+        append(&mut tx, id, 2, b"cdef", OffsetDateTime::UNIX_EPOCH).await?,
         LogAppendOutcome::Stored
     );
     assert_eq!(
-        append(&mut tx, id, 0, b"abc").await?,
+        append(&mut tx, id, 0, b"abc", OffsetDateTime::UNIX_EPOCH).await?,
         LogAppendOutcome::Repeated
     );
     assert_eq!(
-        append(&mut tx, id, 6, b"").await?,
+        append(&mut tx, id, 6, b"", OffsetDateTime::UNIX_EPOCH).await?,
         LogAppendOutcome::Repeated
     );
     assert_eq!(
-        append(&mut tx, crate::world::id(), 0, b"x").await?,
+        append(
+            &mut tx,
+            crate::world::id(),
+            0,
+            b"x",
+            OffsetDateTime::UNIX_EPOCH
+        )
+        .await?,
         LogAppendOutcome::UnknownTask
     );
     for (offset, max, expected) in [
@@ -67,8 +75,8 @@ async fn readers_cross_a_gap_of_missing_pieces() -> anyhow::Result<()> {
     let world = World::new().await?;
     let id = task(&world).await?;
     let mut tx = pool::begin(&world.scheduler).await?;
-    append(&mut tx, id, 0, b"ab").await?;
-    append(&mut tx, id, 10, b"kl").await?;
+    append(&mut tx, id, 0, b"ab", OffsetDateTime::UNIX_EPOCH).await?;
+    append(&mut tx, id, 10, b"kl", OffsetDateTime::UNIX_EPOCH).await?;
     let first = read(&mut tx, id, 0, 100).await?.expect("the task is there");
     assert_eq!(
         (first.offset, first.bytes.as_slice(), first.end),
@@ -113,5 +121,30 @@ async fn log_above_its_cap_keeps_the_newest_part_and_adds_a_note() -> anyhow::Re
             .count(),
         1
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn output_is_found_by_the_time_of_its_arrival() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let id = task(&world).await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let at = |seconds| OffsetDateTime::UNIX_EPOCH + Duration::seconds(seconds);
+    append(&mut tx, id, 0, b"ab", at(1)).await?;
+    append(&mut tx, id, 2, b"cd", at(5)).await?;
+    for (seconds, offset) in [(0, 0), (1, 0), (2, 2), (5, 2), (6, 4)] {
+        assert_eq!(
+            offset_at(&mut tx, id, at(seconds)).await?,
+            offset,
+            "{seconds}"
+        );
+    }
+    let slice = read(&mut tx, id, 1, 100).await?.expect("the task is there");
+    let pieces: Vec<_> = slice
+        .pieces
+        .iter()
+        .map(|piece| (piece.offset, piece.received_at))
+        .collect();
+    assert_eq!(pieces, [(1, Some(at(1))), (2, Some(at(5)))]);
     Ok(())
 }

@@ -22,7 +22,14 @@ async fn tenant_sees_no_rows_of_others_through_any_function() -> anyhow::Result<
     let job_id = world.submit("mine").await?;
     let (chief, _) = world.start(job_id, 0, &[0], 1).await?;
     let mut tx = pool::begin(&world.scheduler).await?;
-    log::append(&mut tx, chief, 0, b"secret").await?;
+    log::append(
+        &mut tx,
+        chief,
+        0,
+        b"secret",
+        time::OffsetDateTime::UNIX_EPOCH,
+    )
+    .await?;
     tx.commit().await?;
 
     let mut tx = pool::begin_for(&world.api, world.blue).await?;
