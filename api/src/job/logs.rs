@@ -52,7 +52,7 @@ pub struct LogsParams {
     pub since: Option<OffsetDateTime>,
     /// `true`: each line begins with the time (RFC 3339, UTC, milliseconds) at which it was
     /// received, or `-` if it is not known, and a space. Offsets count bytes without these times.
-    pub timestamps: bool,
+    pub timestamps: Option<bool>,
 }
 
 impl FromQuery for LogsParams {
@@ -83,7 +83,7 @@ impl FromQuery for LogsParams {
             tail_bytes,
             offset,
             since,
-            timestamps: query.one("timestamps", "true or false").unwrap_or(false),
+            timestamps: query.one("timestamps", "true or false"),
         }
     }
 }
@@ -123,7 +123,7 @@ pub async fn logs(
         None => log::tail(&mut tx, task.task.id, params.tail_bytes.unwrap_or(64 << 10)).await?,
     };
     let mut slice = slice.ok_or_else(|| missing(id, &choice))?;
-    let text = if params.timestamps {
+    let text = if params.timestamps == Some(true) {
         if slice.offset + (slice.bytes.len() as u64) < slice.end {
             // A time between the bytes of a character would break it.
             slice.bytes.truncate(whole_characters(&slice.bytes));

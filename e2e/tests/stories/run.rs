@@ -310,12 +310,9 @@ async fn logs_show_the_rank_that_failed() {
     let logs = |arguments: &[&str]| {
         let output = cluster.muster().arg("logs").args(arguments).output();
         let output = output.expect("muster runs");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (
-            output.status.code(),
-            text(&output.stdout),
-            text(&output.stderr),
-        )
+        let out = String::from_utf8_lossy(&output.stdout).into_owned();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), out, err)
     };
     let (code, out, err) = logs(&["-f", "failing"]);
     assert_eq!(code, Some(FAILED), "{err}");

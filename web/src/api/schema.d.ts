@@ -3240,8 +3240,8 @@ export interface components {
             offset: number;
             /**
              * Format: date-time
-             * @description Time at which the scheduler received the first byte of this piece. Absent if the release that
-             *     stored it recorded no times.
+             * @description Time at which the scheduler received the first byte of this piece. Absent if a release that
+             *     records no times has stored it.
              */
             received_at?: string | null;
             /** Format: int64 */
@@ -6879,7 +6879,7 @@ export interface operations {
     };
     readLog: {
         parameters: {
-            query: {
+            query?: {
                 /**
                  * @description Id of a task, or its name (`worker-0`, `ps-1`) in the newest revision. Default: `worker-0`,
                  *     the coordinator.
@@ -6898,7 +6898,7 @@ export interface operations {
                  * @description `true`: each line begins with the time (RFC 3339, UTC, milliseconds) at which it was
                  *     received, or `-` if it is not known, and a space. Offsets count bytes without these times.
                  */
-                timestamps: boolean;
+                timestamps?: boolean;
             };
             header?: never;
             path: {

@@ -1,5 +1,5 @@
 // Complete jobs, samples, events and nodes for tests, so that a test states only what it is about.
-import type { JobView, MusterEvent, NodeView, SampleView, StoredEvent } from "../api/types";
+import type { JobView, MusterEvent, NodeView, SampleView, StoredEvent, TaskView } from "../api/types";
 
 export const T0 = Date.parse("2026-01-01T00:00:00Z");
 
@@ -59,6 +59,26 @@ export function job(change: Partial<JobView> = {}): JobView {
       },
       stop: { epochs: 1, steps: null, target: null, convergence: null, wall_minutes: null },
     },
+    ...change,
+  };
+}
+
+/** Returns a running worker of the job "job-1". */
+export function task(rank: number, change: Partial<TaskView> = {}): TaskView {
+  return {
+    id: `task-${rank}`,
+    job_id: "job-1",
+    name: `worker-${rank}`,
+    role: { kind: "worker", rank },
+    revision: 1,
+    node_id: "node-a",
+    node: "node-a",
+    gpus: [rank],
+    state: { phase: "running" },
+    outcome: null,
+    address: null,
+    created_at: at(0),
+    released_at: null,
     ...change,
   };
 }

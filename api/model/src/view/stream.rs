@@ -61,8 +61,8 @@ pub struct LogPiece {
     pub offset: u64,
     /// Bytes of the task's log up to the end of this piece.
     pub next_offset: u64,
-    /// Time at which the scheduler received the first byte of this piece. Absent if the release that
-    /// stored it recorded no times.
+    /// Time at which the scheduler received the first byte of this piece. Absent if a release that
+    /// records no times has stored it.
     #[serde(
         default,
         with = "time::serde::rfc3339::option",

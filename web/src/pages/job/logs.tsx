@@ -6,7 +6,9 @@ import type { TaskView } from "../../api/types";
 import { Icon } from "../../ui/icon";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { bytes, plural } from "../../words/number";
+import { plain, terminalLines } from "../../words/terminal";
 import { useLog } from "./log-feed";
+import { TerminalLine } from "./terminal-line";
 import { byNewest } from "./tasks";
 
 const TAIL_BYTES = 256 * 1024;
@@ -47,9 +49,9 @@ function Log({ jobId, task, picker }: { jobId: string; task: TaskView; picker: R
   const needle = useDeferredValue(search.trim().toLowerCase());
   const log = useLog(jobId, task.id, TAIL_BYTES);
   const box = useRef<HTMLDivElement>(null);
-  const lines = useMemo(() => log.text.replace(/\n$/, "").split("\n").slice(-SHOWN_LINES), [log.text]);
+  const lines = useMemo(() => terminalLines(log.text).slice(-SHOWN_LINES), [log.text]);
   const shown = useMemo(
-    () => (needle === "" ? lines : lines.filter((line) => line.toLowerCase().includes(needle))),
+    () => (needle === "" ? lines : lines.map(plain).filter((line) => line.toLowerCase().includes(needle))),
     [lines, needle],
   );
   useLayoutEffect(() => {
@@ -110,7 +112,7 @@ function Log({ jobId, task, picker }: { jobId: string; task: TaskView; picker: R
 }
 
 function Highlighted({ line, needle }: { line: string; needle: string }) {
-  if (needle === "") return <>{line || "\u200B"}</>;
+  if (needle === "") return <TerminalLine line={line} />;
   const parts: React.ReactNode[] = [];
   const lower = line.toLowerCase();
   let from = 0;

@@ -9,6 +9,7 @@ import { toYaml } from "../../words/document";
 import { resizeSentence } from "../../words/resize";
 import { Checkpoints } from "./checkpoints";
 import { Curves } from "./curves";
+import { LastOutput } from "./failed";
 import { JobHead } from "./head";
 import { useJobData, type JobData } from "./load";
 import { Logs } from "./logs";
@@ -135,6 +136,11 @@ function Tabs({ job, data }: { job: JobView; data: JobData }) {
   );
 }
 
+/** Whether a job failed before its first step, so that its output says more than empty curves. */
+function hasNoCurves(job: JobView, data: JobData): boolean {
+  return job.phase === "failed" && job.progress === null && (data.tasks.data ?? []).length > 0;
+}
+
 function Body({ tab, job, data }: { tab: Tab; job: JobView; data: JobData }) {
   switch (tab) {
     case "overview":
@@ -146,7 +152,10 @@ function Body({ tab, job, data }: { tab: Tab; job: JobView; data: JobData }) {
             explanation={data.explanation.data}
             accuracy={data.accuracy.data}
           />
-          <Curves job={job} data={data} />
+          <div className="overview-main">
+            <LastOutput job={job} tasks={data.tasks.data ?? []} />
+            {hasNoCurves(job, data) ? null : <Curves job={job} data={data} />}
+          </div>
         </div>
       );
     case "metrics":

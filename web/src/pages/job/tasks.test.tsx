@@ -2,26 +2,10 @@ import { cleanup, render, screen, within } from "@testing-library/react";
 import { MemoryRouter } from "react-router";
 import { afterEach, expect, it } from "vitest";
 import type { TaskView, Verdict } from "../../api/types";
-import { at, stored } from "../../live/test-data";
+import { at, stored, task } from "../../live/test-data";
 import { Tasks } from "./tasks";
 
 afterEach(cleanup);
-
-const task = (rank: number): TaskView => ({
-  id: `task-${rank}`,
-  job_id: "job-1",
-  name: `worker-${rank}`,
-  role: { kind: "worker", rank },
-  revision: 1,
-  node_id: "node-a",
-  node: "node-a",
-  gpus: [rank],
-  state: { phase: "running" },
-  outcome: null,
-  address: null,
-  created_at: at(0),
-  released_at: null,
-});
 
 it("shows how fast each worker is by itself, and which of them holds the others up", () => {
   const pace = { step: 40, doing: "working" as const, heard_at: at(9), moved_at: at(9) };
