@@ -47,12 +47,9 @@ async fn tenants_run_as_separate_unix_users() {
     ada.resume(training).await.expect("resumed");
 
     let tenants = cluster.client().tenants().await.expect("tenants");
-    let id = |name: &str| {
-        let found = tenants.iter().find(|tenant| tenant.name == name);
-        found.expect("created").id
-    };
+    let tenant_ada = tenants.iter().find(|tenant| tenant.name == "ada");
     let checkpoints = cluster.checkpoints();
-    let of_ada = checkpoints.join(id("ada").to_string());
+    let of_ada = checkpoints.join(tenant_ada.expect("created").id.to_string());
     let script = format!(
         "id -u; ls {} && echo reads; cat {}/*/*/manifest.json && echo reads; exit 0",
         of_ada.join(training.to_string()).display(),

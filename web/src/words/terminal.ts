@@ -8,7 +8,7 @@ export interface Span {
   bold: boolean;
 }
 
-/** Escape sequences: those that end with a letter, texts such as titles, and others of one character. */
+/** Escape sequences: those that end with a letter, texts such as titles, others of one letter. */
 // eslint-disable-next-line no-control-regex
 const SEQUENCE = /\u001b(?:\[([0-9;:?]*)[ -/]*([@-~])|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\^_]?)/g;
 
@@ -44,7 +44,7 @@ function push(found: Span[], text: string, style: Omit<Span, "text">) {
   if (text !== "") found.push({ text, ...style });
 }
 
-/** Applies the parameters of "select graphic rendition". Colours of the 256 and of RGB are left out. */
+/** Applies the parameters of "select graphic rendition". Colours by number or RGB are left out. */
 function styled(style: Omit<Span, "text">, parameters: string): Omit<Span, "text"> {
   let { colour, bold } = style;
   const codes = parameters.split(/[;:]/).map(Number);

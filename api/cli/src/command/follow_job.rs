@@ -1,6 +1,6 @@
 //! Follows a job in the terminal until it ends: its output, its phases and its loss.
 
-use super::{CliSession, wait};
+use super::{CliSession, logs, wait};
 use crate::output::{Out, prompt};
 use futures::StreamExt as _;
 use indicatif::ProgressBar;
@@ -108,6 +108,7 @@ async fn end(
         }
     }
     screen.close()?;
+    logs::print_failed(session, job, &[TASK.to_owned()]).await?;
     if session.output.is_whole() {
         session.output.print(job, wait::ending)?;
     } else {

@@ -38,7 +38,7 @@ impl LogPrinter {
             None => out.write_all(text.as_bytes())?,
             Some(_) => {
                 for line in text.lines() {
-                    writeln!(out, "{}{line}", self.name(task))?;
+                    writeln!(out, "{}{}", self.name(task), shown(line))?;
                 }
             }
         }
@@ -80,7 +80,7 @@ impl LogPrinter {
         let time = self.has_times.then(|| time_text(at));
         for line in text.lines() {
             let time = time.as_deref().unwrap_or_default();
-            writeln!(out, "{}{time}{line}", self.name(task))?;
+            writeln!(out, "{}{time}{}", self.name(task), shown(line))?;
         }
         out.flush()
     }
@@ -89,6 +89,14 @@ impl LogPrinter {
         let width = self.name_width;
         width.map_or_else(String::new, |width| format!("{task:width$} | "))
     }
+}
+
+/// Returns what a terminal shows of a line at its end: a carriage return would overwrite the name.
+fn shown(line: &str) -> &str {
+    line.trim_end_matches('\r')
+        .rsplit('\r')
+        .next()
+        .unwrap_or_default()
 }
 
 /// Returns the time as the server writes it before a line, with a space.
@@ -126,7 +134,13 @@ pub fn last_lines(text: &str, count: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{last_lines, merge};
+    use super::{last_lines, merge, shown};
+
+    #[test]
+    fn progress_bar_is_shown_as_it_was_last() {
+        assert_eq!(shown("10 %\r90 %\r"), "90 %");
+        assert_eq!(shown("plain"), "plain");
+    }
 
     #[test]
     fn last_lines_of_a_text_are_found() {

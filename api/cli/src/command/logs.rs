@@ -292,7 +292,7 @@ fn tell_failed(job: &JobView, printed: &[String]) {
 }
 
 /// Prints the last lines of the task that failed to stderr, if another one was printed.
-async fn print_failed(
+pub(super) async fn print_failed(
     session: &CliSession,
     job: &JobView,
     printed: &[String],

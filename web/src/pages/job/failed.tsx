@@ -34,7 +34,7 @@ export function LastOutput({ job, tasks }: { job: JobView; tasks: TaskView[] }) 
   );
 }
 
-/** Returns the task that the job's failure names; otherwise the first task of the newest revision. */
+/** Returns the task that the failure names; otherwise the first of the newest revision. */
 export function failedTask(job: JobView, tasks: TaskView[]): TaskView | undefined {
   if (job.phase !== "failed") return undefined;
   const named = /\b(?:worker|ps)-\d+\b/.exec(job.failure ?? "")?.[0];
