@@ -39,6 +39,7 @@ mod spelling;
 mod state;
 mod stream;
 mod study;
+mod suggestion;
 mod tenant;
 mod tenant_rules;
 mod token;

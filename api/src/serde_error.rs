@@ -3,6 +3,7 @@
 //! The texts are serde's own. `tests/api/bad_input.rs` compares the resulting answers, so that an
 //! update of serde that changes a text is noticed.
 
+use crate::suggestion::suggestion;
 use muster_model::spec::FieldError;
 use serde_json::Value;
 
@@ -19,7 +20,7 @@ pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
         return FieldError {
             field,
             value,
-            expected: format!("no such field; {}", expected(rest, "one of ")),
+            expected: format!("no such field; {}", suggested(name, rest)),
         };
     }
     if let Some((name, _)) = quoted(message, "missing field `") {
@@ -42,7 +43,7 @@ pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
         return FieldError {
             field,
             value: format!("{name:?}"),
-            expected: expected(rest, "one of "),
+            expected: suggested(name, rest),
         };
     }
     if message.starts_with("invalid length ") {
@@ -116,6 +117,17 @@ fn join(path: &str, name: &str) -> String {
 fn quoted<'a>(message: &'a str, before: &str) -> Option<(&'a str, &'a str)> {
     let start = message.find(before)? + before.len();
     message[start..].split_once('`')
+}
+
+/// Returns the valid names, after the one that was probably meant.
+fn suggested(name: &str, rest: &str) -> String {
+    // serde quotes each name by backticks.
+    let valid: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
+    let valid_names = expected(rest, "one of ");
+    match suggestion(name, &valid) {
+        Some(meant) => format!("did you mean {meant}? {valid_names}"),
+        None => valid_names,
+    }
 }
 
 fn expected(rest: &str, list: &str) -> String {

@@ -287,7 +287,7 @@ fn bodies() -> Vec<Case> {
             status: 422,
             kind: "invalid-job",
             field: "nmae",
-            expected: "no such field",
+            expected: "no such field; did you mean name? one of version",
         },
         Case {
             what: "no version in YAML",
