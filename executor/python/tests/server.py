@@ -25,7 +25,7 @@ class Server:
     """Answers each request with the next answer; with the last one when no other is left.
 
     An answer is `(status, body)` or `(status, body, headers)`. A body that is no bytes is sent as
-    JSON. None drops the connection.
+    JSON. None drops the connection. A function gets the request and returns the answer.
     """
 
     def __init__(self, *answers):
@@ -38,6 +38,8 @@ class Server:
                 length = int(self.headers.get("Content-Length") or 0)
                 outer.requests.append(Recorded(self, self.rfile.read(length)))
                 answer = outer._answers.pop(0) if len(outer._answers) > 1 else outer._answers[0]
+                if callable(answer):
+                    answer = answer(outer.requests[-1])
                 if answer is None:
                     self.close_connection = True
                     return
@@ -55,7 +57,11 @@ class Server:
             def log_message(self, *_):
                 pass
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Listener(http.server.ThreadingHTTPServer):
+            def handle_error(self, *_):
+                pass  # A client may end before its answer.
+
+        self._server = Listener(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
 
