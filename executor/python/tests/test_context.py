@@ -9,43 +9,10 @@ import unittest
 import muster
 from muster import _context
 
+from .daemon import Daemon, until
 from .server import Server
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[1]
-
-
-class Daemon(Server):
-    """Stands for a node's daemon: answers as it does for a task."""
-
-    def __init__(self, **stopping):
-        self.stopping = {"stopping": False, **stopping}
-        super().__init__(self.answered)
-
-    def answered(self, request):
-        if request.path == "/muster/v1/stopping":
-            time.sleep(0.02)
-            return (200, self.stopping)
-        return (200, {})
-
-    def __exit__(self, *_):
-        # Ends the threads that ask for the stop, which would reach the servers of later tests.
-        self.stopping["stopping"] = True
-        time.sleep(0.1)
-        super().__exit__()
-
-    def environment(self, **more):
-        return {"MUSTER_JOB_ID": "01-23", "MUSTER_TRACKING_URI": self.url, "MUSTER_TRACKING_TOKEN": "t", **more}
-
-    def bodies(self, end):
-        return [request.json() for request in self.requests if request.path.endswith(end)]
-
-
-def until(condition):
-    for _ in range(200):
-        if condition():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it did not happen within 4 s")
 
 
 class Worlds(unittest.TestCase):
