@@ -22,8 +22,8 @@ try:
         from pytorch_lightning.loggers import Logger
     else:
         try:
-            from lightning.pytorch import Callback
-            from lightning.pytorch.loggers import Logger
+            from lightning.pytorch import Callback  # type: ignore[assignment,unused-ignore]
+            from lightning.pytorch.loggers import Logger  # type: ignore[assignment,unused-ignore]
         except ModuleNotFoundError:
             from pytorch_lightning import Callback  # type: ignore[assignment,unused-ignore]
             from pytorch_lightning.loggers import Logger  # type: ignore[assignment,unused-ignore]

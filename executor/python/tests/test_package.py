@@ -1,7 +1,9 @@
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -17,3 +19,25 @@ class Package(unittest.TestCase):
         script = "import sys, muster; print([name for name in sys.modules if name.startswith(('muster.client', 'torch', 'optuna'))])"
         said = subprocess.run([sys.executable, "-c", script], cwd=PACKAGE, stdout=subprocess.PIPE, check=True, encoding="utf-8")
         self.assertEqual(said.stdout.strip(), "[]")
+
+    def test_files_of_a_task_need_no_other_file(self):
+        listed = re.findall(r'module!\("(\w+\.py)"\)', (ROOT / "executor/src/command/files.rs").read_text())
+        self.assertIn("__init__.py", listed)
+        with tempfile.TemporaryDirectory() as folder:
+            package = pathlib.Path(folder, "muster")
+            package.mkdir()
+            for name in listed:
+                shutil.copy(PACKAGE / "muster" / name, package)
+            script = "import muster, muster.elastic; print(muster.world().size); muster.Client"
+            ended = subprocess.run([sys.executable, "-c", script], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
+            self.assertEqual(ended.stdout.strip(), "1", ended.stderr)
+            self.assertRegex(ended.stderr, "ImportError: this copy of the package, which tasks receive, has no client")
+            for name in listed:
+                # The libraries of the callbacks need not be here.
+                for needed in re.findall(r"(?m)^(?:    )?from \.(\w+) import", (package / name).read_text()):
+                    self.assertTrue(f"{needed}.py" in listed or needed == "client", f"{name} needs {needed}")
+
+    def test_every_file_but_those_of_the_client_is_sent_to_tasks(self):
+        listed = set(re.findall(r'module!\("(\w+\.py)"\)', (ROOT / "executor/src/command/files.rs").read_text()))
+        client = {"client.py", "errors.py", "_cli.py", "_display.py", "_document.py", "_http.py", "_job.py", "_metrics.py", "_settings.py", "_study.py"}
+        self.assertEqual(listed | client, {path.name for path in (PACKAGE / "muster").glob("*.py")})
