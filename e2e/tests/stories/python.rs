@@ -1,5 +1,5 @@
-//! The Python package: its client submits, watches and steers jobs of a real cluster, whose programs
-//! use the package's interface of tasks.
+//! The Python package: its client submits, watches and steers jobs of a real cluster, whose
+//! programs use the package's interface of tasks.
 
 use muster_e2e::cluster::{TestCluster, TestClusterOptions, program};
 use std::fs;

@@ -41,3 +41,15 @@ class Package(unittest.TestCase):
         listed = set(re.findall(r'module!\("(\w+\.py)"\)', (ROOT / "executor/src/command/files.rs").read_text()))
         client = {"client.py", "errors.py", "_cli.py", "_display.py", "_document.py", "_http.py", "_job.py", "_metrics.py", "_settings.py", "_study.py"}
         self.assertEqual(listed | client, {path.name for path in (PACKAGE / "muster").glob("*.py")})
+
+    def test_examples_of_the_documentation_are_python(self):
+        page = (ROOT / "docs/python.md").read_text()
+        examples = re.findall(r"(?ms)^```python\n(.*?)^```", page)
+        self.assertGreater(len(examples), 6)
+        for example in examples:
+            compile(example, "docs/python.md", "exec")
+            for module, names in re.findall(r"(?m)^from (muster[.\w]*) import (.+)$", example):
+                source = (PACKAGE / module.replace(".", "/")).with_suffix(".py")
+                text = (source if source.exists() else PACKAGE / "muster/__init__.py").read_text()
+                for name in names.split(", "):
+                    self.assertTrue(re.search(rf"\b{name}\b", text), f"{module} has no {name}")
