@@ -81,8 +81,7 @@ def of_program(
     if requirements is not None:
         command["python"] = {"requirements": requirements}
     if env is not None:
-        named = env if isinstance(env, Mapping) else {name: os.environ[name] for name in env}
-        command["env"] = {str(name): str(value) for name, value in named.items()}
+        command["env"] = _variables(env)
     document: Dict[str, Any] = {
         "version": "muster/v1",
         "name": name or name_of(words),
@@ -103,6 +102,16 @@ def of_program(
     for path, value in (fields or {}).items():
         assign(document, path, value)
     return document
+
+
+def _variables(env: Union[Mapping[str, Any], Iterable[str]]) -> Dict[str, str]:
+    if isinstance(env, Mapping):
+        return {str(name): str(value) for name, value in env.items()}
+    names = list(env)
+    missing = [name for name in names if name not in os.environ]
+    if missing:
+        raise ValueError(f"env names {', '.join(missing)}, which this process does not have; give a map of names and values")
+    return {name: os.environ[name] for name in names}
 
 
 def worker_range(workers: Workers) -> Tuple[int, int]:

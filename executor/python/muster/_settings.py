@@ -24,6 +24,10 @@ class Settings(NamedTuple):
     #: Tenant for which an administrator acts.
     tenant: Optional[str]
 
+    def __repr__(self) -> str:
+        # Tracebacks and logs must not show the token.
+        return f"Settings(server={self.server!r}, tenant={self.tenant!r})"
+
 
 def resolve(server: Optional[str], token: Optional[str], tenant: Optional[str], environment: Optional[Mapping[str, str]] = None) -> Settings:
     """Returns the given values, completed from the environment and from the stored settings.

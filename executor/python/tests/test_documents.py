@@ -97,6 +97,8 @@ class Programs(unittest.TestCase):
     def test_variables_of_this_process_are_named(self):
         with mock.patch.dict(os.environ, {"HUE": "red"}):
             self.assertEqual(_document.of_program(["a"], env=["HUE"])["command"]["env"], {"HUE": "red"})
+        with self.assertRaisesRegex(ValueError, "env names NO_SUCH_HUE"):
+            _document.of_program(["a"], env=["NO_SUCH_HUE"])
 
     def test_command_line_as_text_is_refused(self):
         with self.assertRaisesRegex(ValueError, "list"):

@@ -1,3 +1,4 @@
+import json
 import pathlib
 import re
 import shutil
@@ -5,6 +6,8 @@ import subprocess
 import sys
 import tempfile
 import unittest
+
+from muster import _job, _study, client
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "executor/python"
@@ -19,6 +22,17 @@ class Package(unittest.TestCase):
         script = "import sys, muster; print([name for name in sys.modules if name.startswith(('muster.client', 'torch', 'optuna'))])"
         said = subprocess.run([sys.executable, "-c", script], cwd=PACKAGE, stdout=subprocess.PIPE, check=True, encoding="utf-8")
         self.assertEqual(said.stdout.strip(), "[]")
+
+    def test_phases_and_requests_are_those_of_the_server(self):
+        interface = json.loads((ROOT / "api/openapi.json").read_text())
+        schemas = interface["components"]["schemas"]
+        self.assertEqual({*client.OPEN, *_job.ENDED}, set(schemas["JobPhase"]["enum"]))
+        self.assertLess(set(_study.ENDED), set(schemas["StudyPhase"]["enum"]))
+        paths = {path for path in interface["paths"] if path.count("/") < 7}
+        for part in ("logs", "metrics", "metrics/points", "progress", "tasks", "events", "cancel", "pause", "resume"):
+            self.assertIn(f"/api/v1/jobs/{{id}}/{part}", paths)
+        for part in ("trials", "best", "ask", "tell", "extend", "cancel", "pause", "resume"):
+            self.assertIn(f"/api/v1/studies/{{id}}/{part}", paths)
 
     def test_files_of_a_task_need_no_other_file(self):
         listed = re.findall(r'module!\("(\w+\.py)"\)', (ROOT / "executor/src/command/files.rs").read_text())
@@ -52,4 +66,5 @@ class Package(unittest.TestCase):
                 source = (PACKAGE / module.replace(".", "/")).with_suffix(".py")
                 text = (source if source.exists() else PACKAGE / "muster/__init__.py").read_text()
                 for name in names.split(", "):
-                    self.assertTrue(re.search(rf"\b{name}\b", text), f"{module} has no {name}")
+                    is_module = (PACKAGE / module.replace(".", "/") / f"{name}.py").exists()
+                    self.assertTrue(is_module or re.search(rf"\b{name}\b", text), f"{module} has no {name}")

@@ -69,6 +69,11 @@ class Stored(unittest.TestCase):
         self.assertNotIn("secret", str(raised.exception))
 
 
+class Secrets(unittest.TestCase):
+    def test_token_is_not_shown(self):
+        self.assertNotIn("secret", repr(_settings.Settings("http://one", "secret", None)))
+
+
 class Reader(unittest.TestCase):
     def test_reads_the_same_as_the_library(self):
         try:
