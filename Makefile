@@ -48,6 +48,7 @@ test: web ## run every test
 
 test-quick: ## run the tests that take seconds, without stories, browser and Kubernetes
 	@scripts/ensure-toolchain test
+	@scripts/test-python
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
 	if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --locked --workspace --exclude muster-e2e --profile quick; \
 	else cargo test --locked --workspace --exclude muster-e2e --lib --bins; fi

@@ -27,6 +27,7 @@ mod kubernetes_scale;
 mod packing;
 mod population;
 mod preempted;
+mod python;
 mod resized;
 mod restarted;
 mod run;

@@ -1,5 +1,8 @@
 """One process of a job: its rank, the request to stop, and its reports."""
 
+from __future__ import annotations
+
+import atexit
 import json
 import math
 import os
@@ -9,25 +12,46 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from typing import Any, Dict, Mapping, NamedTuple, Optional
 
 #: Seconds for which a report is retried while the node's daemon is unreachable.
 PATIENCE_S = 30.0
+#: The same for the buffered points at the end of the process, which should not delay it.
+LAST_PATIENCE_S = 3.0
 #: Longest duration of one request for the stop notice, in seconds.
 WAIT_S = 30
+#: Maximum number of metrics per request.
+BATCH = 1000
+#: Maximum length of a metric's name.
+MAX_NAME_BYTES = 250
 
 
 class ReportError(RuntimeError):
     """A report could not be delivered; the message names the failed request."""
 
 
+class World(NamedTuple):
+    """Place of this process among the processes of its job, in this start."""
+
+    #: Number of this process, from 0.
+    rank: int
+    #: Number of processes.
+    size: int
+    #: Number of this process on its worker; `cuda:LOCAL_RANK` is its GPU.
+    local_rank: int
+    #: Number of earlier starts of the job.
+    restart_count: int
+
+
 class Context:
     """Context of this process in its job, returned by :func:`init`."""
 
-    def __init__(self, environment):
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self.job_id = environment.get("MUSTER_JOB_ID")
         self.role = environment.get("MUSTER_ROLE", "worker")
         self.rank = int(environment.get("RANK", environment.get("MUSTER_RANK", "0")))
         self.world_size = int(environment.get("WORLD_SIZE", environment.get("MUSTER_WORKERS", "1")))
+        self.local_rank = int(environment.get("LOCAL_RANK", "0"))
         #: Number of earlier starts of the job.
         self.restart_count = int(environment.get("MUSTER_RESTART_COUNT", "0"))
         #: Seconds from the request to stop to SIGKILL.
@@ -38,19 +62,25 @@ class Context:
         self._run_id = (self.job_id or "").replace("-", "")
         self._stop = threading.Event()
         self._request = threading.Event()
+        self._has_unsent = False
+        self._process = os.getpid()
+
+    def world(self) -> World:
+        """Returns the rank, the number of processes, the local rank and the number of restarts."""
+        return World(self.rank, self.world_size, self.local_rank, self.restart_count)
 
     @property
-    def checkpoint_dir(self):
+    def checkpoint_dir(self) -> pathlib.Path:
         """Checkpoint folder, the same for all processes and all starts of the job.
 
         Raises :class:`RuntimeError` if the cluster keeps checkpoints in a bucket and so has no such
         folder. A folder of the task would be removed with the task.
         """
         if self._checkpoint_dir is None and self.job_id is not None:
-            raise RuntimeError("this cluster has no folder for checkpoints (MUSTER_CHECKPOINT_DIR is not set): bring a place of your own")
+            raise RuntimeError("this cluster has no folder for checkpoints (MUSTER_CHECKPOINT_DIR is not set): use a place of your own")
         return pathlib.Path(self._checkpoint_dir or "checkpoints")
 
-    def should_checkpoint(self):
+    def should_checkpoint(self) -> bool:
         """Whether the job has been asked for a checkpoint, or to stop: write one now. No network use.
 
         The program may exit after the checkpoint. Or it calls :meth:`checkpointed` and trains on
@@ -63,34 +93,46 @@ class Context:
         """
         return self._stop.is_set() or self._request.is_set()
 
-    def should_stop(self):
+    def should_stop(self) -> bool:
         """Whether the job has been asked to stop: write a checkpoint now and exit. No network use."""
         return self._stop.is_set()
 
-    def wait_for_stop(self, timeout_s=None):
+    @property
+    def stopping(self) -> bool:
+        """Same as :meth:`should_stop`."""
+        return self._stop.is_set()
+
+    def wait_for_stop(self, timeout_s: Optional[float] = None) -> bool:
         """Waits until the job is asked to stop. Returns False after `timeout_s` seconds."""
         return self._stop.wait(timeout_s)
 
-    def report(self, step, **metrics):
-        """Reports metrics of a step.
+    def report(self, step: int, scalars: Optional[Mapping[str, Any]] = None, **metrics: Any) -> None:
+        """Reports metrics of a step, of any name: `report(3, loss=0.5)` or
+        `report(3, {"train/f1": 0.9})`. Values are numbers, or tensors of one element.
 
-        The job's page shows `loss` and `accuracy` (of training), `val_loss` and `val_accuracy`,
-        `epoch` and `examples_per_s`. The `loss` of rank 0 determines the job's progress.
+        The job's page shows all of them. `loss` and `accuracy` (of training), `val_loss` and
+        `val_accuracy`, `epoch` and `examples_per_s` are its curve too. The `loss` of rank 0
+        determines the job's progress, and only the metrics of rank 0 are kept. The other ranks may
+        report, with which Muster finds hangs.
 
         Raises :class:`ReportError` if the node's daemon does not accept the report within
-        half a minute.
+        half a minute, or if a name has other characters than letters, digits, spaces, `_-./:`.
         """
+        if scalars is not None and not isinstance(scalars, Mapping):
+            scalars = {"scalars": scalars}
         if self._url is None:
             return
         now_ms = int(time.time() * 1000)
         points = [
             {"key": key, "value": _number(value), "timestamp": now_ms, "step": int(step)}
-            for key, value in metrics.items()
+            for key, value in {**(scalars or {}), **metrics}.items()
         ]
-        body = {"run_id": self._run_id, "metrics": points}
-        self._deliver("/api/2.0/mlflow/runs/log-batch", body)
+        self._has_unsent = self._has_unsent or bool(points)
+        for at in range(0, len(points), BATCH):
+            body = {"run_id": self._run_id, "metrics": points[at : at + BATCH]}
+            self._deliver("/api/2.0/mlflow/runs/log-batch", body)
 
-    def checkpointed(self, step):
+    def checkpointed(self, step: int) -> None:
         """Reports a checkpoint from which the program continues at `step`. Call it on rank 0.
 
         The report answers a request for a checkpoint. Other ranks may call it too, which ends the
@@ -105,13 +147,30 @@ class Context:
             self._deliver("/muster/v1/checkpoint", {"step": int(step)})
         self._request.clear()
 
-    def finish(self):
-        """Sends buffered points, so that the job's page shows the last ones. More may follow."""
-        if self._url is not None:
-            self._deliver("/api/2.0/mlflow/runs/update", {"run_id": self._run_id, "status": "FINISHED"})
+    def finish(self) -> None:
+        """Sends buffered points, so that the job's page shows the last ones. More may follow.
 
-    def _deliver(self, path, body):
-        until, pause = time.monotonic() + PATIENCE_S, 0.1
+        The end of the process does this too, unless a signal ends it.
+        """
+        self._flush(PATIENCE_S)
+
+    def _flush(self, patience_s: float) -> None:
+        if self._url is not None:
+            body = {"run_id": self._run_id, "status": "FINISHED"}
+            self._deliver("/api/2.0/mlflow/runs/update", body, patience_s)
+            self._has_unsent = False
+
+    def _at_exit(self) -> None:
+        # A forked process has a copy of this object, but reported nothing itself.
+        if not self._has_unsent or os.getpid() != self._process:
+            return
+        try:
+            self._flush(LAST_PATIENCE_S)
+        except ReportError:
+            pass  # The program is done. Points that are lost do not change that.
+
+    def _deliver(self, path: str, body: Any, patience_s: float = PATIENCE_S) -> None:
+        until, pause = time.monotonic() + patience_s, 0.1
         while True:
             try:
                 self._ask(path, body, timeout_s=10)
@@ -126,15 +185,15 @@ class Context:
             time.sleep(pause)
             pause = min(pause * 2, 2.0)
 
-    def _ask(self, path, body, timeout_s):
+    def _ask(self, path: str, body: Any, timeout_s: float) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._url + path, data=data)
+        request = urllib.request.Request(f"{self._url}{path}", data=data)
         request.add_header("Authorization", "Bearer " + (self._token or ""))
         request.add_header("Content-Type", "application/json")
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:
             return json.load(answer)
 
-    def _watch(self):
+    def _watch(self) -> None:
         is_asked = False
         while not self._stop.is_set():
             try:
@@ -155,33 +214,108 @@ class Context:
                 time.sleep(1.0)
 
 
-def init(handle_sigterm=True, environment=None):
-    """Returns the context of this process in its job.
+class _Process:
+    """The context of this process, once it has one."""
+
+    context: Optional[Context] = None
+    handles_signals = False
+
+
+def init(handle_sigterm: bool = True, environment: Optional[Mapping[str, str]] = None) -> Context:
+    """Returns the context of this process in its job. Further calls return the same context.
 
     With `handle_sigterm`, SIGTERM does not end the process but makes `should_checkpoint` and
     `should_stop` true. The program must then exit by itself before the grace period ends. The
     signal of `preemption.checkpoint_on_request` does not end the process either. A signal handler
-    requires the main thread. In other threads only the node's daemon announces the stop, which it always does.
+    requires the main thread. In other threads only the node's daemon announces the stop, which it
+    always does.
+
+    With an `environment`, returns another context that does not belong to this process.
     """
-    environment = os.environ if environment is None else environment
-    context = Context(environment)
-    if handle_sigterm and threading.current_thread() is threading.main_thread():
-        _on_signal(signal.SIGTERM, context._stop)
-        name = environment.get("MUSTER_CHECKPOINT_SIGNAL")
-        if name is not None:
-            # The daemon announces the request too, once; a second notice would be a second request.
-            signal.signal(getattr(signal, "SIG" + name), lambda *_: None)
-    if context._url is not None:
-        threading.Thread(target=context._watch, name="muster-stop", daemon=True).start()
+    if environment is not None:
+        return _start(Context(environment), environment, handle_sigterm)
+    context = _Process.context
+    if context is None or context._process != os.getpid():
+        context = _Process.context = Context(os.environ)
+        _Process.handles_signals = False
+        atexit.register(context._at_exit)
+        _watch(context)
+    if handle_sigterm and not _Process.handles_signals:
+        _Process.handles_signals = _handle_signals(context, os.environ)
     return context
 
 
-def _on_signal(number, event):
+def _start(context: Context, environment: Mapping[str, str], handle_sigterm: bool) -> Context:
+    if handle_sigterm:
+        _handle_signals(context, environment)
+    _watch(context)
+    return context
+
+
+def _watch(context: Context) -> None:
+    if context._url is not None:
+        threading.Thread(target=context._watch, name="muster-stop", daemon=True).start()
+
+
+def _handle_signals(context: Context, environment: Mapping[str, str]) -> bool:
+    """Returns whether this thread could set the handlers."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
     # On another thread: the interrupted main thread may hold the event's lock.
-    signal.signal(number, lambda *_: threading.Thread(target=event.set, daemon=True).start())
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=context._stop.set, daemon=True).start())
+    name = environment.get("MUSTER_CHECKPOINT_SIGNAL")
+    if name is not None:
+        # The daemon announces the request too, once; a second notice would be a second request.
+        signal.signal(getattr(signal, "SIG" + name), lambda *_: None)
+    return True
 
 
-def _number(value):
+def report(step: int, scalars: Optional[Mapping[str, Any]] = None, **metrics: Any) -> None:
+    """Reports metrics of a step, as :meth:`Context.report` of this process."""
+    init().report(step, scalars, **metrics)
+
+
+def should_checkpoint() -> bool:
+    """Whether to write a checkpoint now, as :meth:`Context.should_checkpoint` of this process."""
+    return init().should_checkpoint()
+
+
+def should_stop() -> bool:
+    """Whether to end now, as :meth:`Context.should_stop` of this process."""
+    return init().should_stop()
+
+
+def checkpointed(step: int) -> None:
+    """Reports a checkpoint, as :meth:`Context.checkpointed` of this process."""
+    init().checkpointed(step)
+
+
+def world() -> World:
+    """Returns the place of this process, as :meth:`Context.world` of this process."""
+    return init().world()
+
+
+def scalars_of(values: Mapping[Any, Any]) -> Dict[str, float]:
+    """Returns the values that are numbers or tensors of one element, for a library's own metrics.
+    Characters that the names of metrics cannot have become `_`."""
+    found: Dict[str, float] = {}
+    for name, value in values.items():
+        if isinstance(value, (str, bytes)):
+            continue
+        try:
+            number = float(value)
+        except (TypeError, ValueError, RuntimeError):
+            continue
+        found[_name(str(name))] = number
+    return found
+
+
+def _name(text: str) -> str:
+    letters = "".join(letter if letter.isalnum() or letter in " _-./:" else "_" for letter in text)
+    return letters.encode()[:MAX_NAME_BYTES].decode("utf-8", "ignore") or "_"
+
+
+def _number(value: Any) -> Any:
     value = float(value)
     if math.isnan(value):
         return "NaN"

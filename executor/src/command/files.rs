@@ -11,16 +11,22 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Muster's Python package of this release.
-const PACKAGE: [(&str, &str); 2] = [
-    (
-        "__init__.py",
-        include_str!("../../python/muster/__init__.py"),
-    ),
-    (
-        "_context.py",
-        include_str!("../../python/muster/_context.py"),
-    ),
+/// A file of the Python package.
+macro_rules! module {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../python/muster/", $name)))
+    };
+}
+
+/// Muster's Python package of this release, without its client: a task has no token of a user.
+const PACKAGE: [(&str, &str); 7] = [
+    module!("__init__.py"),
+    module!("_context.py"),
+    module!("_ranks.py"),
+    module!("elastic.py"),
+    module!("lightning.py"),
+    module!("optuna.py"),
+    module!("transformers.py"),
 ];
 
 /// Creates the folders and writes the files. A file that begins with `#!` becomes executable.

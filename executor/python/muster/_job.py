@@ -1,0 +1,246 @@
+"""A job of the cluster."""
+
+from __future__ import annotations
+
+import codecs
+import time
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Union, overload
+
+from . import _display
+from ._http import Answer, Transport
+from ._metrics import MetricList, Series, SeriesMap
+from .errors import JobFailed, MusterError, NotFound, WaitTimeout
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+#: Phases that a job never leaves.
+ENDED = ("succeeded", "failed", "cancelled")
+#: Names per request for points.
+NAMES_PER_REQUEST = 10
+#: Points of a curve in a notebook.
+DRAWN_POINTS = 300
+#: First and longest pause between two looks at a job, in seconds.
+PAUSE_S, MAX_PAUSE_S = 0.2, 2.0
+
+
+class Job:
+    """A job. `data` is the newest answer of the server about it."""
+
+    def __init__(self, transport: Transport, data: Dict[str, Any]) -> None:
+        self._transport = transport
+        #: The `JobView` of the REST reference.
+        self.data = data
+
+    @property
+    def id(self) -> str:
+        """Id of the job."""
+        return str(self.data["id"])
+
+    @property
+    def name(self) -> str:
+        """Name of the job. Another job may have the same."""
+        return str(self.data["name"])
+
+    @property
+    def url(self) -> str:
+        """Address of the job's page."""
+        return f"{self._transport.settings.server}/jobs/{self.id}"
+
+    @property
+    def spec(self) -> Dict[str, Any]:
+        """The job document, with its defaults."""
+        spec: Dict[str, Any] = self.data["spec"]
+        return spec
+
+    @property
+    def phase(self) -> str:
+        """Present phase: `queued`, `starting`, `running`, `suspended`, `stopping`, `paused`,
+        `succeeded`, `failed` or `cancelled`. Asks the server unless the job has ended."""
+        return str((self.data if self.has_ended else self.refresh().data)["phase"])
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the newest answer shows an ended job. No network use."""
+        return self.data["phase"] in ENDED
+
+    @property
+    def progress(self) -> Optional[Dict[str, Any]]:
+        """Step, loss and other measures of the newest answer; None before the first sample."""
+        return self.data.get("progress")
+
+    @property
+    def failure(self) -> Optional[str]:
+        """Why the job failed; None unless it did."""
+        return self.data.get("failure")
+
+    def refresh(self) -> Job:
+        """Reads the job again."""
+        self.data = self._get().json()
+        return self
+
+    def wait(self, timeout: Optional[float] = None, check: bool = False) -> Job:
+        """Waits until the job has ended.
+
+        Raises :class:`WaitTimeout` after `timeout` seconds. With `check`, raises
+        :class:`JobFailed` if the job has failed or was cancelled.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        pause_s = PAUSE_S
+        while self.phase not in ENDED:
+            if until is not None and time.monotonic() + pause_s > until:
+                raise WaitTimeout(f"job {self.name} is {self.data['phase']}, and did not end within {timeout} s")
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, MAX_PAUSE_S)
+        if check and self.data["phase"] != "succeeded":
+            reason = f": {self.failure}" if self.failure else ""
+            raise JobFailed(f"job {self.name} {self.data['phase']}{reason}", self.data["phase"])
+        return self
+
+    @overload
+    def logs(self, follow: Literal[False] = False, task: str = "worker-0", tail_bytes: Optional[int] = None) -> str: ...
+
+    @overload
+    def logs(self, follow: Literal[True], task: str = "worker-0") -> Iterator[str]: ...
+
+    def logs(self, follow: bool = False, task: str = "worker-0", tail_bytes: Optional[int] = None) -> Union[str, Iterator[str]]:
+        """Returns the output of a task, or its last `tail_bytes` bytes.
+
+        With `follow`, returns an iterator of lines that ends with the job. After a restart it
+        continues with the new task in this place.
+        """
+        if follow:
+            return self._lines(task)
+        if tail_bytes is not None:
+            return self._get("logs", task=task, tail_bytes=tail_bytes).body.decode("utf-8", "replace")
+        parts: List[bytes] = []
+        offset, end, first = 0, 1, None
+        while offset < end:
+            # At most 1 MiB an answer.
+            answer = self._get("logs", task=task, offset=offset)
+            if first not in (None, answer.headers["Muster-Log-Task"]):
+                # The job has restarted meanwhile. The log of its new task begins at 0.
+                return self.logs(False, task)
+            parts.append(answer.body)
+            first = answer.headers["Muster-Log-Task"]
+            offset, end = int(answer.headers["Muster-Log-Next-Offset"]), int(answer.headers["Muster-Log-End"])
+        return b"".join(parts).decode("utf-8", "replace")
+
+    def _lines(self, task: str) -> Iterator[str]:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        offset, place, rest, pause_s = 0, None, "", PAUSE_S
+        while True:
+            # The phase is read before the log, so the log of an ended job is complete.
+            has_ended = self.phase in ENDED
+            answer = self._log_at(task, offset)
+            if answer is not None and place not in (None, answer.headers["Muster-Log-Task"]):
+                decoder.reset()
+                offset, answer = 0, self._log_at(task, 0)
+            text = ""
+            if answer is not None:
+                place, offset = answer.headers["Muster-Log-Task"], int(answer.headers["Muster-Log-Next-Offset"])
+                text = decoder.decode(answer.body)
+            *lines, rest = (rest + text).split("\n")
+            yield from lines
+            if not text and has_ended:
+                if rest:
+                    yield rest
+                return
+            pause_s = PAUSE_S if text else min(pause_s * 1.5, MAX_PAUSE_S)
+            if not text:
+                time.sleep(pause_s)
+
+    def _log_at(self, task: str, offset: int) -> Optional[Answer]:
+        """Returns a part of the log; None while the task does not exist."""
+        try:
+            return self._get("logs", task=task, offset=offset)
+        except NotFound:
+            self.refresh()
+            return None
+
+    def metrics(self) -> MetricList:
+        """Returns the metrics that the program has logged, by name."""
+        return MetricList(self._get("metrics").json()["items"])
+
+    def points(self, names: Union[None, str, Sequence[str]] = None, max_points: Optional[int] = None) -> SeriesMap:
+        """Returns the points of metrics by name, of all metrics without `names`. Names that the job
+        has not logged are left out."""
+        if names is None:
+            names = self.metrics().names
+        wanted = [names] if isinstance(names, str) else list(names)
+        found = SeriesMap()
+        for at in range(0, len(wanted), NAMES_PER_REQUEST):
+            part = wanted[at : at + NAMES_PER_REQUEST]
+            for series in self._get("metrics", "points", name=part, max_points=max_points).json()["items"]:
+                found[series["name"]] = Series(series["name"], series["points"], series["bucket_steps"])
+        return found
+
+    def curve(self, max_points: int = 1000) -> Dict[str, Any]:
+        """Returns the training series of any job, also of the built-in engine: `samples` and
+        `evaluations`."""
+        curve: Dict[str, Any] = self._get("progress", max_points=max_points).json()
+        return curve
+
+    def tasks(self) -> List[Dict[str, Any]]:
+        """Returns the tasks of the newest revision."""
+        tasks: List[Dict[str, Any]] = self._get("tasks").json()["items"]
+        return tasks
+
+    def events(self) -> List[Dict[str, Any]]:
+        """Returns the history of the job, oldest first."""
+        return list(self._transport.items(["jobs", self.id, "events"]))
+
+    def cancel(self) -> Job:
+        """Cancels the job. Its tasks write a checkpoint and stop."""
+        return self._post("cancel")
+
+    def pause(self) -> Job:
+        """Pauses the job. Its tasks write a checkpoint and release their GPUs."""
+        return self._post("pause")
+
+    def resume(self) -> Job:
+        """Queues a paused job again. It continues from its newest checkpoint."""
+        return self._post("resume")
+
+    def delete(self) -> None:
+        """Deletes a job that has ended, with its checkpoints."""
+        self._transport.send("DELETE", ["jobs", self.id])
+
+    def _get(self, *path: str, **query: Any) -> Answer:
+        return self._transport.get(["jobs", self.id, *path], query)
+
+    def _post(self, verb: str) -> Job:
+        self.data = self._transport.post(["jobs", self.id, verb])
+        return self
+
+    def __repr__(self) -> str:
+        return f"<Job {self.name} ({self.id}): {self.data['phase']}>"
+
+    def _repr_html_(self) -> str:
+        progress, waiting = self.progress or {}, self.data.get("waiting") or {}
+        workers = self.data["workers"]
+        pairs = [
+            ("job", _display.link(self.url, self.name)),
+            ("phase", _display.phase(self.data["phase"])),
+            ("workers", f"{_display.text(workers['running'])} of {_display.text(workers['min'])} to {_display.text(workers['max'])}"),
+            ("steps", _display.steps(progress)),
+            ("waits for", _display.text(waiting.get("message"))),
+            ("failure", _display.text(self.failure)),
+        ]
+        return _display.facts((name, value) for name, value in pairs if value) + self._drawn()
+
+    def _drawn(self) -> str:
+        # A notebook shows the job even if the server has gone meanwhile.
+        try:
+            samples = [point for point in self.curve(DRAWN_POINTS)["samples"] if point.get("loss") is not None]
+        except MusterError:
+            return ""
+        return _display.curve("loss", [(point["step"], point["loss"]) for point in samples]) if samples else ""
+
+
+class JobList(List[Job]):
+    """Jobs, newest first."""
+
+    def _repr_html_(self) -> str:
+        heads = ["job", "phase", "steps", "loss", "reason"]
+        return _display.table(heads, (_display.job_row(job.data, job.url) for job in self))

@@ -1,0 +1,1 @@
+"""Tests of the Python package: python3 -m unittest discover -s tests -t . in executor/python."""
