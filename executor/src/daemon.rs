@@ -109,6 +109,7 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
         config.clone(),
         ledger,
         launcher,
+        tracking.runs(),
         watcher,
         measured,
         disk_monitor.clone(),

@@ -15,6 +15,7 @@ use crate::metrics::{ExecutorMetrics, WokenBy};
 use crate::poll_interval::{LONGEST_MS, PollTimer, SOON_MS};
 use crate::reconcile::{Desired, DesiredTask, ReconcileStep, steps};
 use crate::report::ReportOutbox;
+use crate::tracking::TrackedRuns;
 use crate::usage_sampler::UsageSampler;
 use crate::watcher::TaskFolderWatcher;
 use muster_model::assignment::TaskLaunch;
@@ -47,6 +48,7 @@ pub struct NodeLoop {
     config: ExecutorConfig,
     ledger: Ledger,
     launcher: Launcher,
+    tracked: TrackedRuns,
     watcher: TaskFolderWatcher,
     usage_sampler: UsageSampler,
     metrics: ExecutorMetrics,
@@ -71,6 +73,7 @@ impl NodeLoop {
         config: ExecutorConfig,
         ledger: Ledger,
         launcher: Launcher,
+        tracked: TrackedRuns,
         watcher: TaskFolderWatcher,
         (usage_sampler, metrics): (UsageSampler, ExecutorMetrics),
         disk_monitor: DiskMonitor,
@@ -80,6 +83,7 @@ impl NodeLoop {
             config,
             ledger,
             launcher,
+            tracked,
             watcher,
             usage_sampler,
             metrics,
@@ -290,7 +294,11 @@ impl NodeLoop {
             .filter(|entry| !entry.is_forgotten())
         {
             let runner_status = self.launcher.runner_status(entry);
+            let had_ended = entry.is_ended();
             entry.refresh(runner_status);
+            if entry.is_ended() && !had_ended {
+                self.tracked.finish(entry.launch.task_id);
+            }
         }
         self.launcher.tidy(&self.ledger);
         self.disk_monitor.follow(&self.ledger);

@@ -16,4 +16,4 @@ mod series;
 mod server;
 
 pub(crate) use lines::MetricLineReader;
-pub use server::Tracking;
+pub use server::{TrackedRuns, Tracking};

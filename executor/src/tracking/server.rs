@@ -49,13 +49,18 @@ pub struct Tracking {
     listener: TcpListener,
     tasks: PathBuf,
     code: CodeCache,
+    runs: TrackedRuns,
 }
+
+/// Runs of tasks that have made a request. The node's loop shares them with the server.
+#[derive(Debug, Clone, Default)]
+pub struct TrackedRuns(Arc<Mutex<BTreeMap<TaskId, TrackedTask>>>);
 
 #[derive(Debug)]
 struct TrackingApp {
     tasks: PathBuf,
     code: CodeCache,
-    runs: Mutex<BTreeMap<TaskId, TrackedTask>>,
+    runs: TrackedRuns,
     /// Notified when a task makes its first request.
     opened: Notify,
 }
@@ -112,7 +117,14 @@ impl Tracking {
             listener,
             tasks,
             code,
+            runs: TrackedRuns::default(),
         })
+    }
+
+    /// Returns the runs, for the loop that sees tasks end.
+    #[must_use]
+    pub fn runs(&self) -> TrackedRuns {
+        self.runs.clone()
     }
 
     /// # Errors
@@ -129,7 +141,7 @@ impl Tracking {
         let app = Arc::new(TrackingApp {
             tasks: self.tasks,
             code: self.code,
-            runs: Mutex::default(),
+            runs: self.runs,
             opened: Notify::new(),
         });
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
@@ -392,20 +404,30 @@ async fn flush_for_ever(app: Arc<TrackingApp>) {
         let mut runs = app.lock();
         for open in runs.values_mut() {
             let has_ended = open.folder.exit().is_there();
-            if let Err(refusal) = open.flush(has_ended)
-                && open.logged.is_new(&refusal.message)
-            {
-                tracing::error!(task.id = %open.launch.task_id, error = refusal.message, "a sample waits");
-            }
+            open.flush_or_log(has_ended);
         }
         // A task that has ended reports nothing more.
         runs.retain(|_, open| !open.folder.exit().is_there());
     }
 }
 
+impl TrackedRuns {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, TrackedTask>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what a task that has ended has logged and what still waits. Call it before the end is
+    /// reported: nothing after the end is read.
+    pub fn finish(&self, task: TaskId) {
+        if let Some(mut run) = self.lock().remove(&task) {
+            run.flush_or_log(true);
+        }
+    }
+}
+
 impl TrackingApp {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, TrackedTask>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runs.lock()
     }
 
     fn with(
@@ -470,6 +492,14 @@ impl TrackedTask {
         self.run.flush(clock::boottime_ms(), at_once, |reports| {
             events::append(&file, reports).map_err(not_kept)
         })
+    }
+
+    fn flush_or_log(&mut self, at_once: bool) {
+        if let Err(refusal) = self.flush(at_once)
+            && self.logged.is_new(&refusal.message)
+        {
+            tracing::error!(task.id = %self.launch.task_id, error = refusal.message, "a sample waits");
+        }
     }
 
     fn shown(&self) -> Value {

@@ -315,3 +315,39 @@ impl Site {
         });
     }
 }
+
+/// Logs thirty values by HTTP and exits at once.
+const HASTY: &str = r#"
+import json, os, urllib.request
+url = os.environ["MLFLOW_TRACKING_URI"] + "/api/2.0/mlflow/runs/log-metric"
+head = {"Authorization": "Bearer " + os.environ["MLFLOW_TRACKING_TOKEN"], "Content-Type": "application/json"}
+for step in range(30):
+    metric = {"run_id": os.environ["MLFLOW_RUN_ID"], "key": "f1", "value": step, "timestamp": 0, "step": step}
+    urllib.request.urlopen(urllib.request.Request(url, json.dumps(metric).encode(), head)).read()
+os._exit(0)
+"#;
+
+#[test]
+fn metrics_logged_just_before_the_end_are_reported() {
+    let site = Site::started(10_000, &[]);
+    let mut tasks = [site.command(0, json!({ "argv": ["python3", "-c", HASTY] }))];
+    site.scheduler.assign(1, &tasks);
+    introduce(&site, &mut tasks);
+    let outcome = site.until_gone(&tasks[0]);
+    assert!(
+        matches!(outcome, Outcome::Exited { code: 0, .. }),
+        "{outcome}"
+    );
+    site.until("its end is told", |heard| {
+        heard.events.contains_key(&tasks[0].id())
+    });
+    let values = told(&site, &tasks[0])
+        .into_iter()
+        .filter_map(|report| match report {
+            TaskReport::Metrics { points } => Some(points),
+            _ => None,
+        });
+    let newest = values.flatten().map(|point| point.step).max();
+    assert_eq!(newest, Some(29));
+    site.finish();
+}
