@@ -306,6 +306,7 @@ mod tests {
             trained_s: 0.0,
             grace_ms: 100,
             service_account: None,
+            objectives: BTreeSet::new(),
         });
         launches
             .map(|launch| TaskAssignment {

@@ -19,7 +19,7 @@ use muster_store::limit::OpenWorkAllowance;
 use muster_store::pool::{StorePool, begin};
 use muster_store::study::save::save;
 use muster_store::study::search::{self, StoredStudy, StudyWithOrders};
-use muster_store::{PgConnection, StoreError};
+use muster_store::{PgConnection, StoreError, objective};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use time::OffsetDateTime;
 
@@ -123,6 +123,10 @@ pub async fn take(
     drop(conn);
     let changes = step.changes(before, taken).await?;
     step.commit(pool, &changes).await?;
+    if step.study().spec().logged_objectives().next().is_some() && step.has_jobs() {
+        let mut conn = pool.acquire().await.map_err(StoreError::from)?;
+        objective::forget_taken(&mut conn, id).await?;
+    }
     Ok(step.search.map(|search| CachedSearch {
         seq: changes.saved.seq,
         search,

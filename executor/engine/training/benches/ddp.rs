@@ -204,6 +204,7 @@ fn member(rank: u32) {
         trained_s: 0.0,
         grace_ms: 1_000,
         service_account: None,
+        objectives: std::collections::BTreeSet::new(),
     };
     let own = folder.join(format!("task-{rank}"));
     fs::create_dir_all(&own).expect("a folder");

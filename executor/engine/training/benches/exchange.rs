@@ -534,6 +534,7 @@ fn run_worker(
         trained_s: 0.0,
         grace_ms: 1_000,
         service_account: None,
+        objectives: std::collections::BTreeSet::new(),
     };
     let kept = ReportLog::default();
     let peers = Peers {

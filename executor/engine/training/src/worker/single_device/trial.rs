@@ -203,6 +203,7 @@ pub(in crate::worker) fn launch(more: &Value) -> TaskLaunch {
         trained_s: 0.0,
         grace_ms: 20_000,
         service_account: None,
+        objectives: std::collections::BTreeSet::new(),
     }
 }
 
