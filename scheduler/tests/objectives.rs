@@ -4,6 +4,7 @@ use crate::support::Store;
 use crate::support::train::Training;
 use muster_model::assignment::TaskReport;
 use muster_model::id::{JobId, StudyId};
+use muster_model::job::{AfterStop, JobState};
 use muster_model::metric::{MetricPoint, ObjectiveValue, ObjectiveValues};
 use muster_model::study::{StudyPhase, TrialPhase};
 use muster_model::view::TrialView;
@@ -194,4 +195,61 @@ async fn trial_that_never_logged_the_metric_names_others() {
         "{failure}"
     );
     assert!(failure.contains("did you mean \"val_f1\"?"), "{failure}");
+}
+
+/// The program has lost its newest checkpoint, so it repeats steps and ends before the old ones.
+#[tokio::test]
+async fn restart_replaces_values_from_its_first_step_on() {
+    let store = Store::new().await;
+    let id = store.create_study(document(json!({}))).await;
+    pass(&store).await;
+    let jobs = jobs(&store, id).await;
+    let first = [(1, Some(0.1)), (2, Some(0.5)), (3, Some(0.8))];
+    trained(&store, jobs[0], &first).await;
+    for job in &jobs[1..] {
+        trained(&store, *job, &[(2, Some(0.2))]).await;
+    }
+    pass(&store).await;
+    trained(&store, jobs[0], &[(2, Some(0.4))]).await;
+    pass(&store).await;
+    let after = trials(&store, id).await;
+    assert_eq!(rungs(&after[0]), [(3, Some(0.8)), (6, Some(0.4))]);
+}
+
+#[tokio::test]
+async fn program_at_its_target_is_stopped_as_succeeded() {
+    let store = Store::new().await;
+    let job = store
+        .submit_document(json!({
+            "version": "muster/v1", "name": "target",
+            "command": {"argv": ["python3", "train.py"]},
+            "stop": {"target": {"metric": METRIC, "value": 0.5, "goal": "maximize"}},
+        }))
+        .await;
+    let mut training = Training::start(&store, job).await;
+    let policy =
+        muster_core::policy::Policy::named(muster_core::policies::name::PolicyName::Muster);
+    let mut rounds = muster_scheduler::round::RoundMemory::default();
+    for (value, is_reached) in [(0.4, false), (0.6, true), (0.7, true)] {
+        let point = MetricPoint {
+            name: METRIC.to_owned(),
+            step: 1,
+            value,
+            merged: None,
+        };
+        let points = vec![point];
+        training.tell(&store, TaskReport::Metrics { points }).await;
+        muster_scheduler::round::once(&store.pool, &policy, &mut rounds)
+            .await
+            .expect("a round");
+        let state = store.job(job).await.state;
+        let succeeds = matches!(
+            state,
+            JobState::Stopping {
+                then: AfterStop::Succeed,
+                ..
+            }
+        );
+        assert_eq!(succeeds, is_reached, "{state:?}");
+    }
 }

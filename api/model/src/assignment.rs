@@ -44,6 +44,10 @@ pub struct TaskLaunch {
     /// at each step, and not only as a series.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub objectives: BTreeSet<String>,
+    /// Budget of the newest finished rung of a program in population-based training. Its checkpoint
+    /// is copied before the program trains on, because other trials may begin there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_rung: Option<u64>,
 }
 
 /// The job's task set, `peers.json` in the task's folder. The executor rewrites it when an address

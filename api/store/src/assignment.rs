@@ -62,11 +62,14 @@ pub async fn load(
                   j.spec as "spec: Json<JobSpec>", j.secret as "secret!", j.trained_s, j.revision as job_revision, j.phase as job_phase, j.asked_at is not null and exists (select from task chief where chief.job_id = j.id and chief.revision = j.revision
                       and chief.role = 'worker' and chief.role_index = 0 and chief.released_at is null) as "is_asked!", newest.step as "resume_step?",
                   case when j.spec -> 'command' is not null then s.document -> 'search' -> 'objectives' end as "objectives: Json<Vec<Objective>>",
+                  case when j.spec -> 'command' is not null and s.document -> 'search' -> 'stopper' ->> 'kind' = 'pbt'
+                       then (r.outcome ->> 'step')::bigint end as finished_rung,
                   o.pods ->> 'service_account' as service_account, o.preemption as "caps: Json<TenantPreemption>"
            from task t
            join job j on j.id = t.job_id
            join tenant o on o.id = t.tenant_id
            left join study s on s.id = j.study_id
+           left join study_trial r on r.study_id = j.study_id and r.number = j.trial
            cross join lateral (select max(step) as step from checkpoint where job_id = j.id and retained) newest
            where t.node_id = $1 and t.released_at is null
            order by t.id"#,
@@ -119,6 +122,7 @@ pub async fn load(
                 grace_ms,
                 service_account: row.service_account,
                 objectives: logged(objectives.unwrap_or_default()),
+                finished_rung: row.finished_rung.map(unsigned),
             },
             peers,
             stop,

@@ -307,6 +307,7 @@ mod tests {
             grace_ms: 100,
             service_account: None,
             objectives: BTreeSet::new(),
+            finished_rung: None,
         });
         launches
             .map(|launch| TaskAssignment {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Target {
     /// `test_accuracy` or `test_loss`, which evaluations measure, or for a command any metric that
     /// it logs, such as `val/f1`.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = String, max_length = 250))]
     pub metric: Metric,
     /// For `test_accuracy` above 0 and at most 1, for `test_loss` above 0.
     pub value: f64,

@@ -149,12 +149,6 @@ impl StudySpec {
     /// In population-based training, trials continue from the state of other trials, so the state
     /// must fit all of them.
     fn check_copies(&self, is_command: bool, errors: &mut Errors) {
-        errors.check(
-            "search.stopper",
-            "pbt, with a command",
-            !is_command,
-            "another, or a job of the built-in engine: the checkpoints of a program are its own, and no trial can begin from another's",
-        );
         for (i, parameter) in self.search.parameters.iter().enumerate() {
             let field = parameter.field.as_deref().unwrap_or(&parameter.name);
             // Within an epoch of another length there is no same place in the data.

@@ -535,6 +535,7 @@ fn run_worker(
         grace_ms: 1_000,
         service_account: None,
         objectives: std::collections::BTreeSet::new(),
+        finished_rung: None,
     };
     let kept = ReportLog::default();
     let peers = Peers {

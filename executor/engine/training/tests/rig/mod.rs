@@ -195,6 +195,7 @@ impl Rig {
             grace_ms: launch.grace_ms,
             service_account: None,
             objectives: std::collections::BTreeSet::new(),
+            finished_rung: None,
         }
     }
 

@@ -204,6 +204,7 @@ pub(in crate::worker) fn launch(more: &Value) -> TaskLaunch {
         grace_ms: 20_000,
         service_account: None,
         objectives: std::collections::BTreeSet::new(),
+        finished_rung: None,
     }
 }
 
