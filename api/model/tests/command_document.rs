@@ -192,7 +192,7 @@ resources: { worker: { memory_bytes: 2Gi }, ps_shard: { memory_bytes: 500M } }",
 }
 
 #[test]
-fn command_accepts_only_a_time_limit() {
+fn command_refuses_limits_of_the_engine() {
     let spec = read("stop: { wall_minutes: 30 }").expect("a document");
     assert_eq!(spec.validate(), Ok(()));
     for (wrong, field) in [

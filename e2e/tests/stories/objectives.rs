@@ -229,7 +229,7 @@ async fn population_of_programs_continues_from_the_best() {
     cluster.down();
 }
 
-/// Weight of a trial after so many epochs: that of its origin, and what it has trained since.
+/// Weight of a trial after an epoch: that of its origin, and what it has trained since.
 fn weight(trials: &[TrialView], trial: &TrialView, epoch: u64) -> f64 {
     let (mut weight, first) = trial.from.map_or((0.0, 0), |from| {
         let origin = &trials[from.trial as usize];

@@ -60,7 +60,7 @@ export function goalText(objectives: readonly Objective[]): string {
     .join(", ");
 }
 
-/** Metrics that are shares in every job. A program's own metric has any unit, also with such a name. */
+/** Metrics that are shares in every job. A metric of a program has any unit. */
 const SHARES: readonly string[] = ["test_accuracy", "train_accuracy"];
 
 export function isShare(metric: string): boolean {
