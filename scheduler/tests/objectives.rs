@@ -155,7 +155,7 @@ async fn taken_values_are_removed_except_the_newest() {
         pass(&store).await;
     }
     let mut conn = store.pool.acquire().await.expect("a connection");
-    let left = muster_store::objective::forget_taken(&mut conn, id).await;
+    let left = muster_store::objective::forget_taken(&mut conn, id, &[0]).await;
     assert_eq!(left.expect("deleted"), 0, "each step removes what it took");
     assert_eq!(
         once(&store.pool, &mut StudyCache::default())

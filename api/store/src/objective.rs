@@ -4,7 +4,7 @@
 //! the rows of a job are bounded, and the end of a trial always has the newest value.
 
 use crate::error::StoreError;
-use crate::int_convert::{signed, unsigned};
+use crate::int_convert::{signed, signed32, unsigned};
 use muster_model::id::{JobId, StudyId, TenantId};
 use muster_model::metric::{ObjectiveValues, is_name, is_stored};
 use sqlx::PgConnection;
@@ -19,8 +19,8 @@ pub(crate) struct ObjectiveOwner {
 }
 
 /// Adds reported values, in the order of logging. Values of earlier revisions are deleted from the
-/// first new step of their name on, because a restart repeats steps. Jobs without a running trial
-/// keep none.
+/// first new step of their name on, because a restart repeats steps. Only objectives of the study
+/// are kept, and only while the trial runs.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -57,8 +57,10 @@ pub(crate) async fn record(
          select j.id, new.name, new.step, $2, $3, new.epoch, new.value
          from job j
          join study_trial t on t.study_id = j.study_id and t.number = j.trial and t.state in ('running', 'stopping')
+         join study s on s.id = j.study_id
          cross join unnest($4::text[], $5::bigint[], $6::float8[], $7::float8[]) as new (name, step, epoch, value)
          where j.id = $1
+           and exists (select from json_array_elements(s.document -> 'search' -> 'objectives') one where one ->> 'metric' = new.name)
          on conflict (job_id, name, step) do update
             set revision = excluded.revision, epoch = excluded.epoch, value = excluded.value",
         owner.job.0,
@@ -74,17 +76,23 @@ pub(crate) async fn record(
     Ok(())
 }
 
-/// Deletes the values that the study's trials have taken, except the newest of each name.
+/// Deletes the values that the study has taken of these trials, except the newest of each name.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn forget_taken(conn: &mut PgConnection, study: StudyId) -> Result<u64, StoreError> {
+pub async fn forget_taken(
+    conn: &mut PgConnection,
+    study: StudyId,
+    trials: &[u32],
+) -> Result<u64, StoreError> {
+    let numbers: Vec<i32> = trials.iter().copied().map(signed32).collect();
     let done = sqlx::query!(
         "delete from objective_value v using study_trial t
-         where t.study_id = $1 and v.job_id = t.job_id and v.step < t.fed_step
+         where t.study_id = $1 and t.number = any($2) and v.job_id = t.job_id and v.step < t.fed_step
            and exists (select from objective_value n where n.job_id = v.job_id and n.name = v.name
                           and n.step > v.step and n.step <= t.fed_step)",
-        study.0
+        study.0,
+        &numbers
     )
     .execute(conn)
     .await?;
