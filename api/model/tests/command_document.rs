@@ -233,11 +233,6 @@ fn command_may_end_at_a_target_of_any_metric() {
             "\"acc@1\"",
         ),
         (
-            "{ metric: val/f1, value: .inf, goal: maximize }",
-            "stop.target.value",
-            "inf",
-        ),
-        (
             "{ metric: test_accuracy, value: 0.9, goal: minimize }",
             "stop.target.goal",
             "minimize",
