@@ -107,9 +107,7 @@ export function linesOf(trials: readonly TrialView[], objective: number, ranked:
 }
 
 export function axisText(metric: string, value: number): string {
-  return isShare(metric)
-    ? `${Number((value * 100).toPrecision(4))} %`
-    : String(Number(value.toPrecision(3)));
+  return isShare(metric) ? `${Number((value * 100).toPrecision(4))} %` : String(Number(value.toPrecision(3)));
 }
 
 /**
