@@ -160,6 +160,7 @@ impl From<&TaskReport> for Weight {
             | TaskReport::Pace { .. }
             | TaskReport::Evaluated { .. }
             | TaskReport::Metrics { .. }
+            | TaskReport::ObjectivesMeasured { .. }
             | TaskReport::CheckpointWritten { .. }
             | TaskReport::CheckpointPruned { .. }
             | TaskReport::CheckpointReported { .. }

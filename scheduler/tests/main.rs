@@ -11,6 +11,7 @@ mod joining;
 mod leading;
 mod many_nodes;
 mod node_speed;
+mod objectives;
 mod queue;
 mod restored;
 mod shell;

@@ -2,7 +2,7 @@
 
 use crate::checkpoint::{RequestResult, Written};
 use crate::id::{JobId, NodeId, TaskId, TenantId};
-use crate::metric::MetricPoint;
+use crate::metric::{MetricPoint, ObjectiveValues};
 use crate::pace::PaceReport;
 use crate::progress::{Evaluation, Sample};
 use crate::spec::JobSpec;
@@ -44,6 +44,14 @@ pub struct TaskLaunch {
     /// tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<String>,
+    /// Metrics that the program of a trial logs and by which its study judges it. They are reported
+    /// at each step, and not only as a series.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub objectives: BTreeSet<String>,
+    /// Budget of the newest finished rung of a program in population-based training. Its checkpoint
+    /// is copied before the program trains on, because other trials may begin there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_rung: Option<u64>,
 }
 
 /// The job's task set, `peers.json` in the task's folder. The executor rewrites it when an address
@@ -129,6 +137,10 @@ pub enum TaskReport {
     /// the order of logging.
     Metrics {
         points: Vec<MetricPoint>,
+    },
+    /// Values of a study's objectives, unmerged, by rank 0 of a user's program.
+    ObjectivesMeasured {
+        measured: ObjectiveValues,
     },
     CheckpointWritten {
         checkpoint: Written,

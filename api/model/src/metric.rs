@@ -1,7 +1,36 @@
-//! Scalar metrics that a user's program logs: their names and the points of a report.
+//! Scalar metrics that a user's program logs: their names, goals and the points of a report.
 
 use crate::report::LARGEST_NUMBER;
 use serde::{Deserialize, Serialize};
+
+/// Direction of a better value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Goal {
+    Minimize,
+    Maximize,
+}
+
+impl Goal {
+    /// Returns the value in a form in which lower is better. Applied twice it returns the value
+    /// again.
+    #[must_use]
+    pub fn as_loss(self, value: f64) -> f64 {
+        match self {
+            Self::Minimize => value,
+            Self::Maximize => -value,
+        }
+    }
+
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Minimize => "minimize",
+            Self::Maximize => "maximize",
+        }
+    }
+}
 
 /// Maximum number of names of a job; values of further names are not stored.
 pub const MAX_METRICS: u32 = 500;
@@ -34,6 +63,22 @@ pub struct MergedValues {
     pub mean: f64,
     pub min: f64,
     pub max: f64,
+}
+
+/// Values of objectives at one step: metrics by which a study judges the trials of a program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ObjectiveValues {
+    pub step: u64,
+    /// Epoch that the program has logged last; 0 without one.
+    pub epoch: f64,
+    pub values: Vec<ObjectiveValue>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ObjectiveValue {
+    pub name: String,
+    /// `None` for a value that is not stored ([`is_stored`]).
+    pub value: Option<f64>,
 }
 
 /// Why points are not acceptable.

@@ -192,7 +192,7 @@ resources: { worker: { memory_bytes: 2Gi }, ps_shard: { memory_bytes: 500M } }",
 }
 
 #[test]
-fn command_accepts_only_a_time_limit() {
+fn command_refuses_limits_of_the_engine() {
     let spec = read("stop: { wall_minutes: 30 }").expect("a document");
     assert_eq!(spec.validate(), Ok(()));
     for (wrong, field) in [
@@ -202,5 +202,51 @@ fn command_accepts_only_a_time_limit() {
         let errors = read(wrong).expect("a document").validate();
         let errors = errors.expect_err(wrong);
         assert_eq!(errors[0].field, field, "{wrong}");
+    }
+}
+
+/// A target ends the program; its metric is one of evaluations or any that the program logs.
+#[test]
+fn command_may_end_at_a_target_of_any_metric() {
+    for right in [
+        "{ metric: val/f1, value: 0.9, goal: maximize }",
+        "{ metric: regret, value: -2, goal: minimize }",
+        "{ metric: test_accuracy, value: 0.9 }",
+        "{ metric: test_loss, value: 0.1, goal: minimize }",
+    ] {
+        let text = format!("stop: {{ target: {right} }}");
+        let spec = read(&text).expect("a document");
+        assert_eq!(spec.validate(), Ok(()), "{right}");
+        let again: JobSpec =
+            serde_json::from_value(serde_json::to_value(&spec).expect("JSON")).expect("a document");
+        assert_eq!(again, spec);
+    }
+    for (wrong, field, value) in [
+        (
+            "{ metric: val/f1, value: 0.9 }",
+            "stop.target.goal",
+            "missing",
+        ),
+        (
+            "{ metric: acc@1, value: 1, goal: maximize }",
+            "stop.target.metric",
+            "\"acc@1\"",
+        ),
+        (
+            "{ metric: test_accuracy, value: 0.9, goal: minimize }",
+            "stop.target.goal",
+            "minimize",
+        ),
+    ] {
+        let spec = read(&format!("stop: {{ target: {wrong} }}")).expect("a document");
+        let errors = spec.validate().expect_err(wrong);
+        let [error] = errors.as_slice() else {
+            panic!("{wrong}: {errors:?}");
+        };
+        assert_eq!(
+            (error.field.as_str(), error.value.as_str()),
+            (field, value),
+            "{wrong}"
+        );
     }
 }

@@ -204,6 +204,16 @@ fn broken_rule_names_field_value_and_expectation() {
             "1.5",
         ),
         (
+            "stop: { target: { metric: val/f1, value: 0.5 } }",
+            "stop.target.metric",
+            "\"val/f1\"",
+        ),
+        (
+            "stop: { target: { metric: test_loss, value: 0.5, goal: maximize } }",
+            "stop.target.goal",
+            "maximize",
+        ),
+        (
             "stop: { convergence: { relative_loss_drop: 1, epochs: 2 } }",
             "stop.convergence.relative_loss_drop",
             "1",

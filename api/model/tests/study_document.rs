@@ -251,3 +251,34 @@ fn objective_is_a_job_metric_or_any_name_without_job() {
     let study: StudySpec = serde_json::from_value(document).expect("a document");
     study.validate().expect("valid");
 }
+
+/// An engine logs only its curve; a program logs anything.
+#[test]
+fn objective_of_a_program_is_any_metric_that_it_logs() {
+    let with = |mut document: Value, name: &str| {
+        document["search"]["objectives"][0]["metric"] = json!(name);
+        document
+    };
+    for name in ["val/f1", "val_loss", "test_accuracy", "Größe: 1"] {
+        let study: StudySpec = serde_json::from_value(with(program(), name)).expect("a document");
+        study.validate().expect("valid");
+    }
+    for name in ["acc@1", "a,b", ""] {
+        let text = mistake(with(program(), name));
+        let start = format!("search.objectives[0].metric is {name:?}; ");
+        assert!(
+            text.starts_with(&start) && text.contains("1 to 250 bytes"),
+            "{text}"
+        );
+    }
+    let text = mistake(with(example(), "val/f1"));
+    assert!(
+        text.contains("other metrics need a job with command"),
+        "{text}"
+    );
+    let mut document = with(program(), "val/f1");
+    let objective = document["search"]["objectives"][0].as_object_mut();
+    objective.expect("fields").remove("goal");
+    let read = serde_json::from_value::<StudySpec>(document);
+    assert!(read.expect_err("refused").to_string().contains("goal"));
+}

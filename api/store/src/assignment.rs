@@ -11,11 +11,12 @@ use muster_model::assignment::{Peer, Peers, TaskLaunch};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId};
 use muster_model::spec::JobSpec;
+use muster_model::study::{JobMetric, Objective};
 use muster_model::task::Role;
 use muster_model::tenant::TenantPreemption;
 use sqlx::PgConnection;
 use sqlx::types::Json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -60,10 +61,15 @@ pub async fn load(
         r#"select t.id, t.tenant_id, t.job_id, t.revision, t.role, t.role_index, t.gpus, t.phase,
                   j.spec as "spec: Json<JobSpec>", j.secret as "secret!", j.trained_s, j.revision as job_revision, j.phase as job_phase, j.asked_at is not null and exists (select from task chief where chief.job_id = j.id and chief.revision = j.revision
                       and chief.role = 'worker' and chief.role_index = 0 and chief.released_at is null) as "is_asked!", newest.step as "resume_step?",
+                  case when j.spec -> 'command' is not null then s.document -> 'search' -> 'objectives' end as "objectives: Json<Vec<Objective>>",
+                  case when j.spec -> 'command' is not null and s.document -> 'search' -> 'stopper' ->> 'kind' = 'pbt'
+                       then (r.outcome ->> 'step')::bigint end as finished_rung,
                   o.number as tenant_number, o.pods ->> 'service_account' as service_account, o.preemption as "caps: Json<TenantPreemption>"
            from task t
            join job j on j.id = t.job_id
            join tenant o on o.id = t.tenant_id
+           left join study s on s.id = j.study_id
+           left join study_trial r on r.study_id = j.study_id and r.number = j.trial
            cross join lateral (select max(step) as step from checkpoint where job_id = j.id and retained) newest
            where t.node_id = $1 and t.released_at is null
            order by t.id"#,
@@ -78,6 +84,7 @@ pub async fn load(
         let mut spec = row.spec.0;
         spec.preemption = row.caps.0.cap(&spec);
         let role = role(&row.role, row.role_index);
+        let objectives = row.objectives.map(|objectives| objectives.0);
         let (cpu_milli, memory_bytes) = match role {
             // A worker with GPUs gets its share of the node, which the executor knows.
             Role::Worker { .. } if spec.resources.worker.gpus > 0 => (
@@ -115,6 +122,8 @@ pub async fn load(
                 trained_s: row.trained_s,
                 grace_ms,
                 service_account: row.service_account,
+                objectives: logged(objectives.unwrap_or_default()),
+                finished_rung: row.finished_rung.map(unsigned),
             },
             peers,
             stop,
@@ -125,6 +134,14 @@ pub async fn load(
         generation,
         tasks: tasks.collect(),
     })
+}
+
+/// Returns the objectives that only the trial's program logs.
+fn logged(objectives: Vec<Objective>) -> BTreeSet<String> {
+    let names = objectives.into_iter().map(|one| one.metric);
+    names
+        .filter(|name| JobMetric::named(name).is_none())
+        .collect()
 }
 
 fn count(peers: &[Peer]) -> u32 {

@@ -159,7 +159,7 @@ macro_rules! select_jobs {
                    j.latest as "latest: Json<Filled<Sample>>", j.sample_at,
                    j.latest_evaluation as "latest_evaluation: Json<Filled<Evaluation>>",
                    live.workers as "workers!", live.ps_shards as "ps_shards!",
-                   case when j.phase = 'succeeded' then j.finished ->> 'model_path' end as "model_path",
+                   case when j.phase = 'succeeded' then nullif(j.finished ->> 'model_path', '') end as "model_path",
                    u.name as user_name, newest.step as "resume_step?",
                    (jsonb_typeof(j.spec -> 'command') is not distinct from 'object' and j.resumed = 0 and j.reported_at is null
                        and (j.phase in ('queued', 'paused') or (j.phase in ('starting', 'running') and j.revision_samples = 0))) as "begins_anew!",
@@ -323,7 +323,7 @@ pub async fn trained(
 ) -> Result<BTreeMap<JobId, (JobSpec, Option<String>)>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let rows = sqlx::query!(
-        r#"select id, spec as "spec: Json<JobSpec>", case when phase = 'succeeded' then finished ->> 'model_path' end as model_path
+        r#"select id, spec as "spec: Json<JobSpec>", case when phase = 'succeeded' then nullif(finished ->> 'model_path', '') end as model_path
            from job where id = any($1) and deleted_at is null"#,
         &ids
     )

@@ -33,6 +33,7 @@ pub mod metric;
 pub mod migrate;
 pub mod node;
 pub mod notify;
+pub mod objective;
 pub mod origin;
 pub mod packing;
 pub mod page;

@@ -24,6 +24,7 @@ mod kubernetes_parts;
 mod kubernetes_placeholders;
 mod kubernetes_pods;
 mod kubernetes_scale;
+mod objectives;
 mod packing;
 mod population;
 mod preempted;

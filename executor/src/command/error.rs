@@ -1,6 +1,7 @@
 //! Reasons why a user's program could not be started.
 
 use super::code::CodeFetchError;
+use muster_model::id::JobId;
 use std::io;
 use std::path::PathBuf;
 
@@ -35,6 +36,16 @@ pub enum CommandError {
         what: &'static str,
         how: String,
         said: Option<String>,
+    },
+    #[error(
+        "it begins from the checkpoint of another trial, which needs a checkpoint store that is a folder"
+    )]
+    OriginInBucket,
+    #[error("cannot begin from the checkpoint of job {job} at {step}: {why}")]
+    Origin {
+        job: JobId,
+        step: u64,
+        why: &'static str,
     },
     #[error("the task has no command")]
     NoCommand,
@@ -105,6 +116,8 @@ impl CommandError {
             | Self::Code { .. }
             | Self::Requirements { .. }
             | Self::Packages { .. }
+            | Self::OriginInBucket
+            | Self::Origin { .. }
             | Self::NoCommand
             | Self::Port(_)
             | Self::Peers
@@ -117,7 +130,10 @@ impl CommandError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::NoCommand | Self::Requirements { .. } => false,
+            Self::NoCommand
+            | Self::Requirements { .. }
+            | Self::OriginInBucket
+            | Self::Origin { .. } => false,
             Self::Code { source, .. } => source.is_of_this_node(),
             Self::Read { .. }
             | Self::Write { .. }

@@ -10,6 +10,7 @@ mod code;
 mod environment;
 mod error;
 mod files;
+mod origin;
 mod port;
 mod python;
 
@@ -81,6 +82,8 @@ fn become_program(
         .ok_or(CommandError::NoCommand)?;
     let paths = paths(arguments, folder, &launch, command);
     files::lay_out(&paths, command)?;
+    let peers: Option<Peers> = folder.peers().read().ok().flatten();
+    origin::prepare(&paths, &launch, peers.as_ref())?;
     let python = command.python.as_ref();
     let python = python.map(|python| python::prepare(&paths, &launch, command, python));
     let python = python.transpose()?;

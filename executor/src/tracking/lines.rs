@@ -68,6 +68,7 @@ impl MetricLineReader {
                 ps_shards,
                 TaskReportSummary::default(),
             )
+            .with_objectives(&launch.objectives)
         });
         Self {
             events: folder.events(),

@@ -11,6 +11,7 @@ mod buffer;
 mod lines;
 mod message;
 mod metric;
+mod objective;
 mod run;
 mod series;
 mod server;

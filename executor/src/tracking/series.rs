@@ -6,9 +6,11 @@
 
 use super::message::LoggedMetric;
 use super::metric::{Meaning, meaning};
+use super::objective::ObjectiveSeries;
 use muster_model::assignment::TaskReport;
 use muster_model::metric::is_stored;
 use muster_model::progress::{Evaluation, Sample, Split};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Minimum interval of samples: ten per second.
@@ -46,6 +48,7 @@ pub(super) struct ProgressSeries {
     has_warned: bool,
     /// Step of the next loss point while no point had a step: such points are numbered.
     without_step: Option<u64>,
+    objectives: ObjectiveSeries,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +86,7 @@ pub(super) enum LoggedStep {
 
 /// Token bucket.
 #[derive(Debug, Clone, Copy)]
-struct SampleTokenBucket {
+pub(super) struct SampleTokenBucket {
     left: f64,
     at_ms: u64,
 }
@@ -107,6 +110,9 @@ impl TaskReportSummary {
                 let newest = points.iter().map(|point| point.step).max();
                 self.newest_step = self.newest_step.max(newest);
             }
+            TaskReport::ObjectivesMeasured { measured } => {
+                self.newest_step = self.newest_step.max(Some(measured.step));
+            }
             TaskReport::Ready { .. } => self.is_ready = true,
             _ => {}
         }
@@ -129,10 +135,7 @@ impl ProgressSeries {
             last: None,
             told_ms: None,
             newest: None,
-            evaluations: SampleTokenBucket {
-                left: MOST_EVALUATIONS,
-                at_ms: 0,
-            },
+            evaluations: SampleTokenBucket::full(),
             held: None,
             parameters: String::new(),
             accuracy: None,
@@ -140,7 +143,14 @@ impl ProgressSeries {
             examples_per_s: None,
             has_warned: false,
             without_step: Some(told.newest_step.map_or(0, |step| step + 1)),
+            objectives: ObjectiveSeries::new(&BTreeSet::new()),
         }
+    }
+
+    /// Sets the objectives of the trial's study, which are reported at each step.
+    pub(super) fn with_objectives(mut self, names: &BTreeSet<String>) -> Self {
+        self.objectives = ObjectiveSeries::new(names);
+        self
     }
 
     /// Adds a parameter, which the next flush reports.
@@ -165,6 +175,8 @@ impl ProgressSeries {
         let means = meaning(&metric.key);
         let logged_step = self.step(metric, means);
         let (LoggedStep::Given(step) | LoggedStep::Counted(step)) = logged_step;
+        self.objectives
+            .take(metric, logged_step, self.epoch, now_ms, reports);
         if !is_stored(value) {
             if means != Meaning::Other && !std::mem::replace(&mut self.has_warned, true) {
                 reports.push(TaskReport::Note {
@@ -287,6 +299,7 @@ impl ProgressSeries {
             self.ready(evaluation.step, &mut reports);
             reports.push(TaskReport::Evaluated { evaluation });
         }
+        self.objectives.flush(now_ms, at_once, &mut reports);
         if let Some(pending) = self.pending.take() {
             self.sample(pending, &mut reports);
         }
@@ -353,7 +366,14 @@ impl ProgressSeries {
 }
 
 impl SampleTokenBucket {
-    fn take(&mut self, now_ms: u64) -> bool {
+    pub(super) fn full() -> Self {
+        Self {
+            left: MOST_EVALUATIONS,
+            at_ms: 0,
+        }
+    }
+
+    pub(super) fn take(&mut self, now_ms: u64) -> bool {
         let since_s = Duration::from_millis(now_ms.saturating_sub(self.at_ms)).as_secs_f64();
         self.at_ms = now_ms;
         self.left = (self.left + since_s * EVALUATIONS_PER_S).min(MOST_EVALUATIONS);

@@ -549,12 +549,8 @@ fn series(
     }
     let mut told = TaskReportSummary::default();
     events::each(&folder.events(), |report| told.hear(report)).map_err(not_kept)?;
-    Ok(Some(ProgressSeries::new(
-        launch.revision <= 1,
-        launch.workers,
-        launch.ps_shards,
-        told,
-    )))
+    let series = ProgressSeries::new(launch.revision <= 1, launch.workers, launch.ps_shards, told);
+    Ok(Some(series.with_objectives(&launch.objectives)))
 }
 
 #[expect(

@@ -23,7 +23,8 @@ pub enum SearchEvent {
     Finished {
         trial: TrialNumber,
         step: u64,
-        /// Values at `step`. Empty if a report contained them, or if the trial was stopping.
+        /// Values at `step`, which replace a report of that step. Empty if a report contained
+        /// them, or if the trial was stopping.
         values: Vec<f64>,
         exhausted: bool,
     },

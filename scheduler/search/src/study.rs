@@ -369,7 +369,7 @@ impl Study {
             return;
         }
         if !losses.is_empty() {
-            trial.record(step, losses);
+            trial.conclude(step, losses);
         }
         if trial.state == TrialState::Stopping {
             trial.state = TrialState::Stopped;

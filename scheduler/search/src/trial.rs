@@ -109,6 +109,17 @@ impl SearchTrial {
         true
     }
 
+    /// Stores the losses at the end of a rung. They replace an earlier measurement of this step,
+    /// because a program may measure several times within one unit of the budget.
+    pub(crate) fn conclude(&mut self, step: u64, losses: Vec<f64>) {
+        match self.reports.binary_search_by_key(&step, |one| one.step) {
+            Ok(at) => self.reports[at].losses = losses,
+            Err(_) => {
+                self.record(step, losses);
+            }
+        }
+    }
+
     fn thin(&mut self) {
         let Some(newest) = self.reports.pop() else {
             return;

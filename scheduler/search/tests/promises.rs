@@ -483,3 +483,15 @@ fn long_curve_is_thinned_and_keeps_newest_point() {
     }
     assert_eq!(study, before, "what was thinned out changes nothing");
 }
+
+/// A program may measure several times within one unit of the budget.
+#[test]
+fn value_at_the_end_replaces_a_report_of_its_step() {
+    let document = json!({"searcher": {"kind": "random"}, "concurrency": 1});
+    let mut study = Study::new(spec(document)).expect("valid");
+    study.apply(SearchEvent::Started).expect("may begin");
+    study.apply(reported(1)).expect("a fact");
+    study.apply(finished(0, vec![0.25])).expect("a fact");
+    let trial = &study.trials()[0];
+    assert_eq!((trial.loss(), trial.reports.len()), (Some(0.25), 1));
+}

@@ -307,6 +307,8 @@ mod tests {
             trained_s: 0.0,
             grace_ms: 100,
             service_account: None,
+            objectives: BTreeSet::new(),
+            finished_rung: None,
         });
         launches
             .map(|launch| TaskAssignment {

@@ -102,6 +102,15 @@ impl StudyStep {
             Ok(parent) => parent,
             Err(why) => return Ok(Err(why)),
         };
+        if parent.command.is_some() {
+            // The checkpoint is a copy of the program's folder at the end of that rung.
+            let job = self.job_of(conn, from.trial).await?;
+            let origin = job.map(|job| Origin {
+                job,
+                step: Some(from.step),
+            });
+            return Ok(origin.ok_or_else(|| format!("the job of trial {} is gone", from.trial)));
+        }
         let unit = match self.study().spec().budget.unit {
             BudgetUnit::Epochs => parent.steps_per_epoch(),
             BudgetUnit::Steps => 1,

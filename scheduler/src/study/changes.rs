@@ -24,7 +24,7 @@ pub(super) struct StudyChanges {
 }
 
 /// Data of a trial that the search does not have.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 pub(super) struct Note {
     pub job_id: Option<JobId>,
     pub fed_step: Option<u64>,

@@ -8,6 +8,8 @@
 mod carry_out;
 mod changes;
 mod facts;
+mod measured;
+mod names;
 mod step;
 
 use crate::clock;

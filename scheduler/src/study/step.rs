@@ -19,7 +19,7 @@ use muster_store::limit::OpenWorkAllowance;
 use muster_store::pool::{StorePool, begin};
 use muster_store::study::save::save;
 use muster_store::study::search::{self, StoredStudy, StudyWithOrders};
-use muster_store::{PgConnection, StoreError};
+use muster_store::{PgConnection, StoreError, objective};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use time::OffsetDateTime;
 
@@ -121,8 +121,19 @@ pub async fn take(
         step.take_in_queue(&mut conn).await?;
     }
     drop(conn);
+    step.notes.retain(|_, note| *note != Note::default());
+    if step.has_changed_nothing(&taken) {
+        return Ok(step.search.map(|search| CachedSearch {
+            seq: step.loaded.seq,
+            best: search.best().iter().map(|trial| trial.number).collect(),
+            search,
+            taken: last_taken,
+            seen,
+        }));
+    }
     let changes = step.changes(before, taken).await?;
     step.commit(pool, &changes).await?;
+    step.forget_taken(pool, &changes).await?;
     Ok(step.search.map(|search| CachedSearch {
         seq: changes.saved.seq,
         search,
@@ -188,6 +199,31 @@ impl StudyStep {
             for event in told.events {
                 self.take_in(conn, event).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Whether there is nothing to write. A measurement that waits for another objective is read in
+    /// each pass, and a commit would wake the next pass.
+    fn has_changed_nothing(&self, taken: &[i64]) -> bool {
+        taken.is_empty()
+            && self.events.is_empty()
+            && self.notes.is_empty()
+            && self.writes.is_empty()
+    }
+
+    /// Removes the values of own objectives that the committed step has taken.
+    async fn forget_taken(
+        &self,
+        pool: &StorePool,
+        changes: &StudyChanges,
+    ) -> Result<(), StepError> {
+        let changed = changes.saved.changed.iter();
+        let fed = changed.filter(|trial| trial.fed_step.is_some());
+        let fed: Vec<u32> = fed.map(|trial| trial.number).collect();
+        if !fed.is_empty() && self.study().spec().logged_objectives().next().is_some() {
+            let mut conn = pool.acquire().await.map_err(StoreError::from)?;
+            objective::forget_taken(&mut conn, self.id, &fed).await?;
         }
         Ok(())
     }

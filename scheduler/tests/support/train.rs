@@ -100,7 +100,8 @@ impl Training {
         tx.commit().await.expect("committed");
     }
 
-    async fn tell(&mut self, store: &Store, told: TaskReport) {
+    /// Reports a line of the task.
+    pub async fn tell(&mut self, store: &Store, told: TaskReport) {
         let events = TaskEvents {
             task_id: self.task,
             revision: self.revision,

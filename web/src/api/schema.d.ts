@@ -2639,7 +2639,10 @@ export interface components {
             start: components["schemas"]["Interval"] | null;
             unforeseen?: components["schemas"]["Unforeseen"] | null;
         };
-        /** @enum {string} */
+        /**
+         * @description Direction of a better value.
+         * @enum {string}
+         */
         Goal: "minimize" | "maximize";
         Gpu: {
             compute_capability?: components["schemas"]["ComputeCapability"] | null;
@@ -3290,8 +3293,6 @@ export interface components {
          * @enum {string}
          */
         MembershipChange: "join_token_made" | "credential_reset" | "replaced" | "removed";
-        /** @enum {string} */
-        Metric: "test_accuracy" | "test_loss";
         /** @description Values of a metric within equally many steps. */
         MetricBucketView: {
             /**
@@ -3650,7 +3651,10 @@ export interface components {
         /** @description A metric and its goal. */
         Objective: {
             goal: components["schemas"]["Goal"];
-            /** @description Name under which trials report it, such as `test_accuracy`. */
+            /**
+             * @description Name under which trials report it: a metric that every job has, such as `test_accuracy`, or
+             *     one that the trials' program logs, such as `val/f1`.
+             */
             metric: string;
             /**
              * Format: double
@@ -5313,10 +5317,18 @@ export interface components {
         };
         /** @enum {string} */
         Suspicion: "hang" | "straggler";
-        /** @description Stop once an evaluation reaches `value`. */
+        /** @description Stop once `metric` reaches `value`. */
         Target: {
-            metric: components["schemas"]["Metric"];
-            /** Format: double */
+            goal?: components["schemas"]["Goal"] | null;
+            /**
+             * @description `test_accuracy` or `test_loss`, which evaluations measure, or for a command any metric that
+             *     it logs, such as `val/f1`.
+             */
+            metric: string;
+            /**
+             * Format: double
+             * @description For `test_accuracy` above 0 and at most 1, for `test_loss` above 0.
+             */
             value: number;
         };
         /**

@@ -42,7 +42,7 @@ export function foldEvent(job: JobView, { at, job_id, event, waiting }: StoredEv
     case "intent_changed":
       return { ...job, intent: event.intent };
     case "training_finished":
-      return { ...job, model_path: event.model_path };
+      return { ...job, model_path: event.model_path === "" ? null : event.model_path };
     case "evaluated":
       if (job.progress === null) return job;
       return {

@@ -15,12 +15,10 @@ describe("studies in words", () => {
     ).toBe("minimize test_loss, maximize examples_per_s");
   });
 
-  it("shows only accuracies as percent", () => {
-    expect([metricText("val_accuracy", 0.8765), metricText("test_loss", 0.8765), metricText("x", null)]).toEqual([
-      "87.65\u202F%",
-      "0.8765",
-      "–",
-    ]);
+  it("shows only the accuracies of jobs as percent", () => {
+    const names = ["train_accuracy", "test_loss", "val/f1", "val/accuracy"];
+    expect(names.map((name) => metricText(name, 0.8765))).toEqual(["87.65\u202F%", "0.8765", "0.8765", "0.8765"]);
+    expect([metricText("val/accuracy", 87.65), metricText("x", null)]).toEqual(["87.65", "–"]);
   });
 
   it("says how is searched, and no stopper where there is none", () => {

@@ -60,9 +60,16 @@ export function goalText(objectives: readonly Objective[]): string {
     .join(", ");
 }
 
-/** Formats accuracies as percent, other values with their significant digits. */
+/** Metrics that are shares in every job. A metric of a program has any unit. */
+const SHARES: readonly string[] = ["test_accuracy", "train_accuracy"];
+
+export function isShare(metric: string): boolean {
+  return SHARES.includes(metric);
+}
+
+/** Formats the accuracies of jobs as percent, other values with their significant digits. */
 export function metricText(metric: string, value: number | null | undefined): string {
-  return metric.endsWith("accuracy") ? percent(value, 2) : loss(value);
+  return isShare(metric) ? percent(value, 2) : loss(value);
 }
 
 /** Returns `random, asha; up to 9 epochs a trial, 4 at a time`. */

@@ -447,7 +447,7 @@ fn point_text(document: &StudySpec, point: Option<&TrialPoint>) -> String {
     let objectives = document.search.objectives.iter().zip(&point.values);
     let values: Vec<String> = objectives
         .map(|(one, value)| match value {
-            Some(value) => format!("{} {value:.4}", one.metric),
+            Some(value) => format!("{} {}", one.metric, short(*value)),
             None => format!("{} not finite", one.metric),
         })
         .collect();

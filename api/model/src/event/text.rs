@@ -209,7 +209,8 @@ impl Event {
             Self::RankJudged { verdict } => Some(verdict.remedy.to_string()),
             Self::TrainingFinished {
                 reason, model_path, ..
-            } => Some(format!("{reason}; model in {model_path}")),
+            } if !model_path.is_empty() => Some(format!("{reason}; model in {model_path}")),
+            Self::TrainingFinished { reason, .. } => Some(reason.clone()),
             Self::NodeNoticed { notice, .. } if notice.closed != Closed::Open => {
                 Some(notice.why.clone())
             }

@@ -26,7 +26,12 @@ impl JobSpec {
             // Without a number the job gets the default of its new class.
             spec.priority = change.priority;
         }
-        let mut errors = spec.validate().err().unwrap_or_default();
+        let mut checked = spec.clone();
+        if checked.command.is_some() {
+            // The scheduler sets it for trials of population-based training.
+            checked.from = None;
+        }
+        let mut errors = checked.validate().err().unwrap_or_default();
         for error in &mut errors {
             if let Some(field) = error.field.strip_prefix("scale.") {
                 error.field = field.to_owned();

@@ -14,6 +14,7 @@ mod node_constraints;
 mod origin;
 mod pod;
 mod preemption;
+mod target;
 mod validate;
 mod verdicts;
 
@@ -37,6 +38,7 @@ pub use preemption::{
     AllowedPreemption, CheckpointOnRequest, LONGEST_GRACE_S, LONGEST_MIN_RUNTIME_S,
     LONGEST_TIMEOUT_S, Preemption, RequestSignal,
 };
+pub use target::{Metric, Target};
 pub use validate::{FieldError, MAX_NODE_LABELS, check_labels, is_dns_label};
 pub(crate) use validate::{NO_ID, is_id, is_image, is_object_name};
 pub use verdicts::Verdicts;
@@ -322,26 +324,6 @@ pub struct Stop {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(exclusive_minimum = 0, maximum = 525_600))]
     pub wall_minutes: Option<f64>,
-}
-
-/// Stop once an evaluation reaches `value`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Target {
-    pub metric: Metric,
-    #[cfg_attr(feature = "schema", schema(exclusive_minimum = 0))]
-    pub value: f64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub enum Metric {
-    /// Reached from below.
-    TestAccuracy,
-    /// Reached from above.
-    TestLoss,
 }
 
 /// Stop when the epoch's mean training loss fell by less than `relative_loss_drop` in each of the

@@ -1,6 +1,7 @@
 //! The study document: a search, and the job document into which the values of a trial are written.
 
 use super::{BudgetUnit, Domain, Errors, JobMetric, Point, SearchSpec, Space, Stopper};
+use crate::metric::{NAME_RULE, is_name};
 use crate::spec::{
     Code, FieldError, JobSpec, NO_ID, Pod, Preemption, Version, is_dns_label, is_id,
 };
@@ -108,16 +109,8 @@ impl StudySpec {
                 .is_none(),
             "left out: search.budget says how far trials train",
         );
-        for (i, objective) in self.search.objectives.iter().enumerate() {
-            let known: Vec<&str> = JobMetric::ALL.into_iter().map(JobMetric::as_str).collect();
-            errors.check(
-                &format!("search.objectives[{i}].metric"),
-                &format!("{:?}", objective.metric),
-                JobMetric::named(&objective.metric).is_some(),
-                &format!("one of {}, which jobs report", known.join(", ")),
-            );
-        }
         let is_command = job.get("command").is_some();
+        self.check_objectives(is_command, errors);
         self.check_budget_field(is_command, errors);
         errors.check(
             "job.from",
@@ -130,15 +123,32 @@ impl StudySpec {
         }
     }
 
+    /// Checks that the job can report the objectives: a program any metric, the built-in engine
+    /// only its curve.
+    fn check_objectives(&self, is_command: bool, errors: &mut Errors) {
+        let known: Vec<&str> = JobMetric::ALL.into_iter().map(JobMetric::as_str).collect();
+        let known = known.join(", ");
+        let expected = if is_command {
+            format!("one of {known}, or a metric that the program logs: {NAME_RULE}")
+        } else {
+            format!(
+                "one of {known}: the built-in engine logs its curve only, and other metrics need a job with command"
+            )
+        };
+        for (i, objective) in self.search.objectives.iter().enumerate() {
+            let name = &objective.metric;
+            errors.check(
+                &format!("search.objectives[{i}].metric"),
+                &format!("{name:?}"),
+                JobMetric::named(name).is_some() || is_command && is_name(name),
+                &expected,
+            );
+        }
+    }
+
     /// In population-based training, trials continue from the state of other trials, so the state
     /// must fit all of them.
     fn check_copies(&self, is_command: bool, errors: &mut Errors) {
-        errors.check(
-            "search.stopper",
-            "pbt, with a command",
-            !is_command,
-            "another, or a job of the built-in engine: the checkpoints of a program are its own, and no trial can begin from another's",
-        );
         for (i, parameter) in self.search.parameters.iter().enumerate() {
             let field = parameter.field.as_deref().unwrap_or(&parameter.name);
             // Within an epoch of another length there is no same place in the data.

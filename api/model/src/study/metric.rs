@@ -2,7 +2,8 @@
 
 use crate::progress::{Evaluation, Sample};
 
-/// Metric that every job reports. A study whose trials are trained outside has its own names.
+/// Metric that every job reports. A program reports further ones under its own names, and so does
+/// a study whose trials are trained outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobMetric {
     TestAccuracy,

@@ -25,6 +25,8 @@ pub use searcher::Searcher;
 pub use space::{Dimension, MAX_GRID, MAX_PARAMETERS, Parameters, Point, Space};
 pub use stopper::Stopper;
 
+pub use crate::metric::Goal;
+use crate::metric::MAX_NAME_BYTES;
 use crate::spec::FieldError;
 use serde::{Deserialize, Serialize};
 
@@ -71,21 +73,14 @@ pub struct SearchSpec {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Objective {
-    /// Name under which trials report it, such as `test_accuracy`.
+    /// Name under which trials report it: a metric that every job has, such as `test_accuracy`, or
+    /// one that the trials' program logs, such as `val/f1`.
     pub metric: String,
     pub goal: Goal,
     /// The study finishes when a trial reaches this value; `hyper_drive` predicts whether a trial
     /// will. With `reproducible`, only values at the end of rungs count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<f64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub enum Goal {
-    Minimize,
-    Maximize,
 }
 
 /// How far one trial trains at most.
@@ -112,18 +107,6 @@ pub enum BudgetUnit {
     Steps,
 }
 
-impl Goal {
-    /// Returns the value in a form in which lower is better. Applied twice it returns the value
-    /// again.
-    #[must_use]
-    pub fn as_loss(self, value: f64) -> f64 {
-        match self {
-            Self::Minimize => value,
-            Self::Maximize => -value,
-        }
-    }
-}
-
 impl Default for Budget {
     fn default() -> Self {
         Self {
@@ -135,6 +118,12 @@ impl Default for Budget {
 }
 
 impl SearchSpec {
+    /// Returns the objectives that only the trials' program logs, by their names.
+    pub fn logged_objectives(&self) -> impl Iterator<Item = &str> {
+        let names = self.objectives.iter().map(|one| one.metric.as_str());
+        names.filter(|name| JobMetric::named(name).is_none())
+    }
+
     /// Checks all rules and returns the space of the search.
     ///
     /// # Errors
@@ -173,8 +162,8 @@ impl SearchSpec {
             errors.check(
                 &format!("objectives[{i}].metric"),
                 &format!("{:?}", objective.metric),
-                !twice && (1..=63).contains(&objective.metric.len()),
-                "a name of 1 to 63 bytes that no other objective has",
+                !twice && (1..=MAX_NAME_BYTES).contains(&objective.metric.len()),
+                "a name of 1 to 250 bytes that no other objective has",
             );
             if let Some(target) = objective.target {
                 errors.check(

@@ -39,6 +39,9 @@ pub(super) fn fixed(field: &str, id: &str, changeable: &str) -> Value {
     })
 }
 
+/// Metrics of a target that evaluations measure.
+const EVALUATED: &str = "['test_accuracy', 'test_loss']";
+
 /// Adds the rules to the fields of a job document. An absent field has its default, which violates
 /// no rule.
 pub(super) fn of_job(spec: &mut Value) {
@@ -54,12 +57,34 @@ pub(super) fn of_job(spec: &mut Value) {
         "rule": "!has(self.working_dir) || !has(self.files) || self.files.size() == 0",
         "message": "command.files: expected none beside working_dir, as files lie in a new folder of the task, where the program is then started",
     }]);
-    fields["stop"]["properties"]["target"]["x-kubernetes-validations"] = json!([{
-        "rule": "self.metric != 'test_accuracy' || self.value <= 1.0",
-        "message": "stop.target.value: expected at most 1 of test_accuracy",
-    }]);
+    fields["stop"]["properties"]["target"]["x-kubernetes-validations"] = of_target();
     fields["verdicts"]["x-kubernetes-validations"] =
         json!([verdict_rule("straggler_s"), verdict_rule("hang_s")]);
+}
+
+fn of_target() -> Value {
+    json!([
+        rule(
+            "self.metric != 'test_accuracy' || self.value <= 1.0",
+            "stop.target.value: expected at most 1 of test_accuracy",
+        ),
+        rule(
+            &format!("!(self.metric in {EVALUATED}) || self.value > 0.0"),
+            "stop.target.value: expected above 0",
+        ),
+        rule(
+            &format!("self.metric in {EVALUATED} || has(self.goal)"),
+            "stop.target.goal: expected minimize or maximize for a metric that the program logs",
+        ),
+        rule(
+            "!has(self.goal) || self.metric != 'test_accuracy' || self.goal == 'maximize'",
+            "stop.target.goal: expected none, or maximize, the goal of test_accuracy",
+        ),
+        rule(
+            "!has(self.goal) || self.metric != 'test_loss' || self.goal == 'minimize'",
+            "stop.target.goal: expected none, or minimize, the goal of test_loss",
+        ),
+    ])
 }
 
 fn verdict_rule(field: &str) -> Value {
@@ -92,8 +117,14 @@ fn of_spec() -> Value {
         ),
         rule(
             "!has(self.command) || !has(self.stop) || \
-             !(has(self.stop.epochs) || has(self.stop.steps) || has(self.stop.target) || has(self.stop.convergence))",
-            "spec.stop: expected at most wall_minutes, since a command is done when its workers have ended; command.steps says how long it is",
+             !(has(self.stop.epochs) || has(self.stop.steps) || has(self.stop.convergence))",
+            "spec.stop: expected at most wall_minutes and target, since a command is done when its workers have ended; command.steps says how long it is",
+        ),
+        rule(
+            &format!(
+                "!has(self.engine) || !has(self.stop) || !has(self.stop.target) || self.stop.target.metric in {EVALUATED}"
+            ),
+            "spec.stop.target.metric: expected test_accuracy or test_loss, since the engine logs no other metric",
         ),
         rule(
             "!has(self.command) || !has(self.from)",

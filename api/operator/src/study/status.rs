@@ -236,13 +236,22 @@ fn phase_name(phase: StudyPhase) -> &'static str {
     }
 }
 
+/// Four decimal places, or an exponent: metrics of programs have any size.
+fn number(value: f64) -> String {
+    if value == 0.0 || (1e-3..1e6).contains(&value.abs()) {
+        format!("{value:.4}")
+    } else {
+        format!("{value:.3e}")
+    }
+}
+
 /// Number of the trial and its result, one value for each objective.
 fn best(trial: &TrialView) -> String {
     let values: Vec<String> = trial
         .outcome
         .iter()
         .flat_map(|outcome| &outcome.values)
-        .map(|value| value.map_or_else(|| "none".to_owned(), |value| format!("{value:.4}")))
+        .map(|value| value.map_or_else(|| "none".to_owned(), number))
         .collect();
     format!("#{} {}", trial.number, values.join(", "))
 }

@@ -7,6 +7,7 @@ use crate::checkpoint_request;
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
 use crate::metric::{self, DroppedMetrics, MetricOwner};
+use crate::objective::{self, ObjectiveOwner};
 use crate::packing;
 use crate::plan::{JobFailureReport, JobFinishReport};
 use crate::progress;
@@ -14,7 +15,7 @@ use crate::task::{self, LockedTask};
 use muster_model::assignment::TaskReport;
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId};
-use muster_model::metric::{MAX_METRICS, MetricPoint};
+use muster_model::metric::{MAX_METRICS, MetricPoint, ObjectiveValues};
 use muster_model::progress::Sample;
 use muster_model::task::{Role, Task, TaskEvent};
 use sqlx::PgConnection;
@@ -33,9 +34,11 @@ pub(super) async fn facts(
     let job = known.locked.task.job_id;
     let mut samples: Vec<(OffsetDateTime, Sample)> = Vec::new();
     let mut points: Vec<MetricPoint> = Vec::new();
+    let mut measured: Vec<&ObjectiveValues> = Vec::new();
     for (at, report) in new {
         match report {
             TaskReport::Metrics { points: more } => points.extend_from_slice(more),
+            TaskReport::ObjectivesMeasured { measured: more } => measured.push(more),
             TaskReport::Progress { sample } => samples.push((*at, sample.clone())),
             TaskReport::Ready { from_step } => {
                 flush(conn, known, &mut samples, sum).await?;
@@ -50,6 +53,7 @@ pub(super) async fn facts(
         }
     }
     metrics(conn, known, &points, sum).await?;
+    objectives(conn, known, &measured, sum).await?;
     flush(conn, known, &mut samples, sum).await
 }
 
@@ -87,6 +91,27 @@ async fn metrics(
         };
         sum.events.extend(volume.keep(event));
     }
+    Ok(())
+}
+
+/// Stores values of a study's objectives, which rank 0 reports.
+async fn objectives(
+    conn: &mut PgConnection,
+    known: &ReportedTask,
+    measured: &[&ObjectiveValues],
+    sum: &mut ReportEffects,
+) -> Result<(), StoreError> {
+    let LockedTask { tenant_id, task } = &known.locked;
+    if measured.is_empty() || task.role != (Role::Worker { rank: 0 }) {
+        return Ok(());
+    }
+    let owner = ObjectiveOwner {
+        tenant: *tenant_id,
+        job: task.job_id,
+        revision: known.job_revision,
+    };
+    objective::record(conn, owner, measured).await?;
+    sum.sampled = true;
     Ok(())
 }
 
@@ -128,7 +153,9 @@ async fn fact(
     let LockedTask { tenant_id, task } = &mut known.locked;
     let (tenant, job, revision) = (*tenant_id, task.job_id, task.revision);
     let event = match report {
-        TaskReport::Progress { .. } | TaskReport::Metrics { .. } => {
+        TaskReport::Progress { .. }
+        | TaskReport::Metrics { .. }
+        | TaskReport::ObjectivesMeasured { .. } => {
             unreachable!("samples and metrics are written together")
         }
         // Stored with the task in `lines`.
@@ -319,19 +346,20 @@ async fn listening(
     Ok(())
 }
 
-async fn finish(
+/// Stores the end of a training. Returns `false` if the job has one already.
+pub(super) async fn finish(
     conn: &mut PgConnection,
     job: JobId,
     finished: &JobFinishReport,
-) -> Result<(), StoreError> {
-    sqlx::query!(
-        "update job set finished = coalesce(finished, $2) where id = $1",
+) -> Result<bool, StoreError> {
+    let done = sqlx::query!(
+        "update job set finished = $2 where id = $1 and finished is null",
         job.0,
         Json(finished) as _
     )
     .execute(conn)
     .await?;
-    Ok(())
+    Ok(done.rows_affected() > 0)
 }
 
 /// Stores a failure. The first one is the cause and later ones follow from it, with two exceptions.

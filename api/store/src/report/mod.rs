@@ -7,6 +7,7 @@
 
 mod facts;
 mod statuses;
+mod target;
 mod volume;
 
 use crate::error::StoreError;
@@ -24,6 +25,7 @@ use muster_model::event::Event;
 use muster_model::id::{NodeId, TaskId};
 use muster_model::pace::Pace;
 use muster_model::packing::Company;
+use muster_model::spec::Target;
 use muster_model::task::{Task, TaskState};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -79,6 +81,8 @@ struct ReportedTask {
     pace: Option<Pace>,
     /// The other job on its GPU.
     company: Option<Company>,
+    /// Target at which the program of its job ends.
+    target: Option<Target>,
 }
 
 impl ReportedTask {
@@ -164,9 +168,11 @@ async fn lock(
         return Ok(BTreeMap::new());
     }
     let jobs = sqlx::query!(
-        "select id, revision, turn, case when phase = 'running' then put_off else 0 end as \"refused_growth!\" from job
-         where id in (select job_id from task where id = any($1) and node_id = $2)
-         order by id for no key update",
+        r#"select id, revision, turn, case when phase = 'running' then put_off else 0 end as "refused_growth!",
+                  case when jsonb_typeof(spec -> 'command') = 'object' then spec #> '{stop,target}' end as "target: Json<Target>"
+           from job
+           where id in (select job_id from task where id = any($1) and node_id = $2)
+           order by id for no key update"#,
         &ids,
         node.0
     )
@@ -199,6 +205,10 @@ async fn lock(
             job_revision: unsigned(jobs[&row.job_id].revision),
             job_turn: unsigned(jobs[&row.job_id].turn),
             refused_growth: unsigned32(jobs[&row.job_id].refused_growth),
+            target: jobs[&row.job_id]
+                .target
+                .as_ref()
+                .map(|target| target.0.clone()),
             events_seen: unsigned(row.events_seen),
             log_end: unsigned(row.log_end),
             pace: row.pace.map(|pace| pace.0),
@@ -243,6 +253,7 @@ async fn lines(
                 _ => pace,
             });
         facts(conn, known, new, now, sum).await?;
+        target::check(conn, known, new, sum).await?;
         sum.outcome.recorded += new.len() as u64;
     } else {
         sum.outcome.stale += new.len() as u64;

@@ -6,11 +6,14 @@
 //! This module does not know how a search proceeds: its state and its events are texts.
 
 pub mod end;
+mod measured;
 pub mod outside;
 pub mod save;
 pub mod search;
 pub mod trial;
 pub mod trial_rows;
+
+pub use measured::LoggedObjective;
 
 use crate::error::StoreError;
 use crate::int_convert::{signed32, unsigned, unsigned32};

@@ -1,12 +1,13 @@
 //! Reads and writes of a step of a study's search. One transaction writes all results of a step:
 //! events, state, trials, and new, extended or stopped jobs.
 
+use super::measured::{self, LoggedObjective};
 use crate::error::StoreError;
 use crate::event::{self, of_job};
 use crate::int_convert::{signed, signed32, unsigned, unsigned32};
 use crate::job::{self, NewJob, not_considered};
 use crate::limit;
-use crate::progress::{logged, split};
+use crate::objective;
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::{JobEvent, JobState};
@@ -49,6 +50,13 @@ pub struct TrialJobFacts {
     /// Evaluations that the search does not know yet, by step, each with the newest sample up to
     /// it.
     pub evaluations: Vec<(Evaluation, Option<Sample>)>,
+    /// Step up to which the search knows the measurements; `None` before the first.
+    pub known_step: Option<u64>,
+    /// Values of objectives that only the program logs: those after `known_step`, and the newest
+    /// one of each name up to it. By step, each with the job's curve at that step.
+    pub logged: Vec<LoggedObjective>,
+    /// Names of all metrics of a program that has ended.
+    pub metric_names: Vec<String>,
 }
 
 /// A study and the orders since its last step.
@@ -75,7 +83,8 @@ pub async fn due(conn: &mut PgConnection) -> Result<Vec<StudyId>, StoreError> {
            from study_trial t join job j on j.id = t.job_id
            where t.state in ('running', 'stopping')
              and (not t.end_fed and j.phase in ('succeeded', 'failed', 'cancelled')
-                  or exists (select from evaluation e where e.job_id = j.id and e.step > t.fed_step))
+                  or exists (select from evaluation e where e.job_id = j.id and e.step > t.fed_step)
+                  or exists (select from objective_value v where v.job_id = j.id and v.step > t.fed_step))
            union
            select t.study_id
            from study_trial t join study s on s.id = t.study_id join tenant o on o.id = s.tenant_id
@@ -191,11 +200,12 @@ pub async fn facts(conn: &mut PgConnection, id: StudyId) -> Result<Vec<TrialJobF
     let rows = sqlx::query!(
         r#"select t.number, j.id, j.state as "state: Json<JobState>", j.spec as "spec: Json<JobSpec>",
                   (j.finished ->> 'step')::bigint as finished_step, j.latest as "latest: Json<Filled<Sample>>",
-                  j.latest_evaluation as "latest_evaluation: Json<Filled<Evaluation>>"
+                  j.latest_evaluation as "latest_evaluation: Json<Filled<Evaluation>>", t.fed_step
            from study_trial t join job j on j.id = t.job_id
            where t.study_id = $1 and t.state in ('running', 'stopping')
              and (not t.end_fed and j.phase in ('succeeded', 'failed', 'cancelled')
-                  or exists (select from evaluation e where e.job_id = j.id and e.step > t.fed_step))
+                  or exists (select from evaluation e where e.job_id = j.id and e.step > t.fed_step)
+                  or exists (select from objective_value v where v.job_id = j.id and v.step > t.fed_step))
            order by t.number"#,
         id.0
     )
@@ -203,73 +213,29 @@ pub async fn facts(conn: &mut PgConnection, id: StudyId) -> Result<Vec<TrialJobF
     .await?;
     let mut facts = Vec::with_capacity(rows.len());
     for row in rows {
-        let evaluations = evaluations(conn, id, row.number).await?;
+        let (job, state) = (row.id.into(), row.state.0);
+        let evaluations = measured::evaluations(conn, job, row.fed_step).await?;
+        let logged = measured::logged(conn, job, row.fed_step).await?;
+        let metric_names = if row.spec.0.command.is_some() && state.phase().is_terminal() {
+            objective::logged_names(conn, job).await?
+        } else {
+            Vec::new()
+        };
         facts.push(TrialJobFacts {
             number: unsigned32(row.number),
-            job_id: row.id.into(),
-            state: row.state.0,
+            job_id: job,
+            state,
             spec: row.spec.0,
             finished_step: row.finished_step.map(unsigned),
             latest: row.latest.map(|latest| latest.0.0),
             latest_evaluation: row.latest_evaluation.map(|latest| latest.0.0),
             evaluations,
+            known_step: u64::try_from(row.fed_step).ok(),
+            logged,
+            metric_names,
         });
     }
     Ok(facts)
-}
-
-async fn evaluations(
-    conn: &mut PgConnection,
-    study: StudyId,
-    number: i32,
-) -> Result<Vec<(Evaluation, Option<Sample>)>, StoreError> {
-    let rows = sqlx::query!(
-        r#"select e.step, e.epoch, e.loss, e.accuracy, e.split, e.unlogged, s.step as "sample_step?",
-                  s.epoch as "sample_epoch?", s.loss as "sample_loss?", s.accuracy as "sample_accuracy?",
-                  s.examples_per_s as "examples_per_s?", s.steps_per_s as "steps_per_s?", s.unlogged as "sample_unlogged?"
-           from study_trial t
-           join evaluation e on e.job_id = t.job_id and e.step > t.fed_step
-           left join lateral (
-               select * from progress_sample p where p.job_id = t.job_id and p.step <= e.step order by p.step desc limit 1
-           ) s on true
-           where t.study_id = $1 and t.number = $2
-           order by e.step"#,
-        study.0,
-        number
-    )
-    .fetch_all(conn)
-    .await?;
-    let pairs = rows.into_iter().map(|row| {
-        let unlogged = row.sample_unlogged.unwrap_or_default();
-        let sample = row.sample_step.map(|step| Sample {
-            step: unsigned(step),
-            epoch: row.sample_epoch.unwrap_or_default(),
-            loss: row.sample_loss.unwrap_or_default(),
-            accuracy: row
-                .sample_accuracy
-                .and_then(|value| logged(&unlogged, "accuracy", value)),
-            examples_per_s: row
-                .examples_per_s
-                .and_then(|value| logged(&unlogged, "examples_per_s", value)),
-            steps_per_s: row.steps_per_s.unwrap_or_default(),
-            compute_ms: None,
-            exchange_ms: None,
-            data_ms: None,
-            workers: 0,
-            ps_shards: 0,
-            noise_scale: None,
-            gain: None,
-        });
-        let evaluation = Evaluation {
-            step: unsigned(row.step),
-            epoch: row.epoch,
-            split: split(&row.split),
-            loss: logged(&row.unlogged, "loss", row.loss),
-            accuracy: logged(&row.unlogged, "accuracy", row.accuracy),
-        };
-        (evaluation, sample)
-    });
-    Ok(pairs.collect())
 }
 
 /// Submits the job of a trial.

@@ -77,6 +77,9 @@ begin
     insert into metric_bucket (job_id, series, bucket, tenant_id, revision, points, sum, min_value, max_value, last_step, last_value)
         select md5('job-' || d || '-' || n)::uuid, s, b, red, 1, 1, b, b, b, b, b
         from generate_series(1, 20) n, generate_series(0, 1) s, generate_series(0, 1) b;
+    insert into objective_value (job_id, name, step, tenant_id, revision, epoch, value)
+        select md5('job-' || d || '-' || n)::uuid, 'f1', s, red, 1, s, 0.5
+        from generate_series(1, 20) n, generate_series(1, 2) s;
     insert into epoch_loss (job_id, epoch, tenant_id, loss_sum, samples)
         select md5('job-' || d || '-' || n)::uuid, 1, red, 0, 1 from generate_series(1, 20) n;
     insert into speed (job_id, workers, ps_shards, tenant_id, steps_per_s, samples)

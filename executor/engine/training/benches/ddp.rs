@@ -205,6 +205,8 @@ fn member(rank: u32) {
         trained_s: 0.0,
         grace_ms: 1_000,
         service_account: None,
+        objectives: std::collections::BTreeSet::new(),
+        finished_rung: None,
     };
     let own = folder.join(format!("task-{rank}"));
     fs::create_dir_all(&own).expect("a folder");

@@ -535,6 +535,8 @@ fn run_worker(
         trained_s: 0.0,
         grace_ms: 1_000,
         service_account: None,
+        objectives: std::collections::BTreeSet::new(),
+        finished_rung: None,
     };
     let kept = ReportLog::default();
     let peers = Peers {

@@ -8,7 +8,7 @@ import type { StudySearch, TrialView } from "../../api/types";
 import { Panel } from "../../ui/panel";
 import { Empty } from "../../ui/states";
 import { count } from "../../words/number";
-import { budgetText, metricText } from "../../words/study";
+import { budgetText, isShare, metricText } from "../../words/study";
 import { RampKey, Toggle } from "./controls";
 import type { Hover } from "./hover";
 import { ranks } from "./results";
@@ -107,9 +107,7 @@ export function linesOf(trials: readonly TrialView[], objective: number, ranked:
 }
 
 export function axisText(metric: string, value: number): string {
-  return metric.endsWith("accuracy")
-    ? `${Number((value * 100).toPrecision(4))} %`
-    : String(Number(value.toPrecision(3)));
+  return isShare(metric) ? `${Number((value * 100).toPrecision(4))} %` : String(Number(value.toPrecision(3)));
 }
 
 /**

@@ -101,18 +101,22 @@ impl JobSpec {
         );
         let evaluate = self.evaluate == EvaluationPolicy::default();
         errors.check("evaluate", &"given", evaluate, ONLY_BUILT_IN);
-        let only_time = Stop {
+        let only_known = Stop {
             wall_minutes: self.stop.wall_minutes,
+            target: self.stop.target.clone(),
             ..Stop::default()
         };
         errors.check(
             "stop",
             &"given",
-            self.stop == only_time,
-            "at most wall_minutes: a command is done when all of its workers have ended with code 0; command.steps says how long it is",
+            self.stop == only_known,
+            "at most wall_minutes and target: a command is done when all of its workers have ended with code 0; command.steps says how long it is",
         );
         if let Some(minutes) = self.stop.wall_minutes {
             errors.positive("stop.wall_minutes", minutes);
+        }
+        if let Some(target) = &self.stop.target {
+            target.check(true, errors);
         }
         errors.check(
             "from",

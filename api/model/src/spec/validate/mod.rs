@@ -17,7 +17,7 @@ mod pod;
 pub use node_constraints::{MAX_NODE_LABELS, check_labels};
 pub(crate) use pod::{is_image, is_object_name};
 
-use super::{Engine, JobSpec, Metric, Range, Topology};
+use super::{Engine, JobSpec, Range, Topology};
 use crate::priority::PRIORITY_RANGE;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -301,15 +301,8 @@ impl JobSpec {
                 );
             }
         }
-        if let Some(target) = stop.target {
-            let (right, expected) = match target.metric {
-                Metric::TestAccuracy => (
-                    target.value > 0.0 && target.value <= 1.0,
-                    "above 0 and at most 1",
-                ),
-                Metric::TestLoss => (target.value > 0.0 && target.value.is_finite(), "above 0"),
-            };
-            errors.check("stop.target.value", &target.value, right, expected);
+        if let Some(target) = &stop.target {
+            target.check(false, errors);
         }
         if let Some(convergence) = stop.convergence {
             let drop = convergence.relative_loss_drop;

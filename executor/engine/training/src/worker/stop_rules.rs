@@ -1,7 +1,7 @@
 //! The `stop` part of the job document as a pure function: when training ends.
 
 use muster_model::progress::Evaluation;
-use muster_model::spec::{JobSpec, Metric, Stop};
+use muster_model::spec::{JobSpec, Stop};
 
 /// Progress of training.
 #[derive(Debug, Clone, Copy)]
@@ -58,20 +58,11 @@ pub fn stops_before(spec: &JobSpec, steps_per_epoch: u64, step: u64) -> u64 {
 }
 
 fn target(stop: &Stop, standing: TrainingProgress<'_>) -> Option<String> {
-    let (target, evaluation) = (stop.target?, standing.evaluation?);
-    let (name, value, met) = match target.metric {
-        Metric::TestAccuracy => (
-            "test accuracy",
-            evaluation.accuracy?,
-            evaluation.accuracy? >= target.value,
-        ),
-        Metric::TestLoss => (
-            "test loss",
-            evaluation.loss?,
-            evaluation.loss? <= target.value,
-        ),
-    };
-    met.then(|| format!("{name} reached {value:.4}, its target is {}", target.value))
+    let (target, evaluation) = (stop.target.as_ref()?, standing.evaluation?);
+    let value = target
+        .metric
+        .of_evaluation(evaluation.loss, evaluation.accuracy)?;
+    target.is_met(value).then(|| target.reason(value))
 }
 
 /// Each of the last `epochs` epochs needs an epoch before it to be compared with.
@@ -107,7 +98,7 @@ fn counted(count: u64, noun: &str) -> String {
 mod tests {
     use super::*;
     use muster_model::progress::Split;
-    use muster_model::spec::{Convergence, Target};
+    use muster_model::spec::{Convergence, Metric, Target};
 
     fn standing(step: u64, epoch_losses: &[f64]) -> TrainingProgress<'_> {
         TrainingProgress {
@@ -149,7 +140,11 @@ mod tests {
 
     fn meets_target(metric: Metric, value: f64, evaluation: &Evaluation) -> bool {
         let stop = Stop {
-            target: Some(Target { metric, value }),
+            target: Some(Target {
+                metric,
+                value,
+                goal: None,
+            }),
             ..Stop::default()
         };
         let at = TrainingProgress {

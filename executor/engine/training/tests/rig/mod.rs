@@ -195,6 +195,8 @@ impl Rig {
             trained_s: 0.0,
             grace_ms: launch.grace_ms,
             service_account: None,
+            objectives: std::collections::BTreeSet::new(),
+            finished_rung: None,
         }
     }
 

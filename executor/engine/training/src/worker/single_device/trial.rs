@@ -204,6 +204,8 @@ pub(in crate::worker) fn launch(more: &Value) -> TaskLaunch {
         trained_s: 0.0,
         grace_ms: 20_000,
         service_account: None,
+        objectives: std::collections::BTreeSet::new(),
+        finished_rung: None,
     }
 }
 

@@ -1,0 +1,296 @@
+//! Checkpoints of programs in population-based training: copies at the ends of rungs, and the start
+//! of a trial from the checkpoint of another one.
+//!
+//! The folder of a trial does not change between two rungs, because its program does not run. So
+//! the copy of a rung is made when the next rung starts, before the program does. A trial that
+//! begins there takes the copy, or the folder itself while there is no copy of that rung yet.
+
+use super::environment::Paths;
+use super::error::CommandError;
+use muster_model::assignment::{Peers, TaskLaunch};
+use muster_model::spec::Origin;
+use muster_model::task::Role;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Folder of the copies within the job's checkpoint folder.
+const RUNGS: &str = ".muster-rungs";
+/// File that says that the checkpoint of another trial was copied.
+const BEGAN: &str = "began";
+/// Number of the newest copies that stay in any case. A new trial begins from one of them.
+const RUNGS_KEPT: usize = 2;
+
+/// Copies the checkpoint of the finished rung, and on the first start the checkpoint from which the
+/// job begins. Only rank 0 copies; other processes wait for its address.
+pub(super) fn prepare(
+    paths: &Paths,
+    launch: &TaskLaunch,
+    peers: Option<&Peers>,
+) -> Result<(), CommandError> {
+    if launch.role != (Role::Worker { rank: 0 }) {
+        return Ok(());
+    }
+    if let (Some(step), Some(folder)) = (launch.finished_rung, &paths.checkpoints) {
+        let spared = peers.map(|peers| &peers.spared);
+        keep(folder, step, spared.unwrap_or(&BTreeSet::new()))
+            .map_err(CommandError::write(folder))?;
+    }
+    let Some(from) = launch.spec.from else {
+        return Ok(());
+    };
+    let folder = paths
+        .checkpoints
+        .as_ref()
+        .ok_or(CommandError::OriginInBucket)?;
+    let origin = |why: &'static str| CommandError::Origin {
+        job: from.job,
+        step: from.step.unwrap_or_default(),
+        why,
+    };
+    match begin(folder, from) {
+        Ok(Beginning::Begun) => Ok(()),
+        Ok(Beginning::Missing) => Err(origin("it has left no file in MUSTER_CHECKPOINT_DIR")),
+        Ok(Beginning::Pruned) => Err(origin("the copy of that rung is gone")),
+        Err(source) => Err(CommandError::write(folder)(source)),
+    }
+}
+
+/// Copies the folder as that of the rung, unless an earlier start has done so. Removes older copies
+/// from which no job begins.
+fn keep(folder: &Path, step: u64, spared: &BTreeSet<u64>) -> io::Result<()> {
+    let rungs = folder.join(RUNGS);
+    let kept = rungs.join(step.to_string());
+    if !kept.is_dir() {
+        let unfinished = rungs.join("unfinished");
+        clear(&unfinished)?;
+        fs::create_dir_all(&unfinished)?;
+        copy(folder, &unfinished)?;
+        fs::rename(&unfinished, &kept)?;
+    }
+    let copies = steps(&rungs)?;
+    let old = copies.iter().rev().skip(RUNGS_KEPT);
+    for step in old.filter(|step| !spared.contains(step)) {
+        fs::remove_dir_all(rungs.join(step.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Result of a start from another trial.
+#[derive(Debug, PartialEq, Eq)]
+enum Beginning {
+    Begun,
+    /// The other trial has written no checkpoint.
+    Missing,
+    /// The other trial has trained on, and has no copy of the rung any more.
+    Pruned,
+}
+
+/// Copies the checkpoint of the other job into the folder, unless an earlier start has done so.
+fn begin(folder: &Path, from: Origin) -> io::Result<Beginning> {
+    let began = folder.join(RUNGS).join(BEGAN);
+    if began.exists() {
+        return Ok(Beginning::Begun);
+    }
+    let (job, step) = (from.job.to_string(), from.step.unwrap_or_default());
+    let other = folder.with_file_name(&job);
+    let rung = other.join(RUNGS).join(step.to_string());
+    loop {
+        let has_copy = rung.is_dir();
+        let newest = steps(&other.join(RUNGS))?.last().copied();
+        if !has_copy && newest >= Some(step) {
+            return Ok(Beginning::Pruned);
+        }
+        empty(folder)?;
+        let copied = copy(if has_copy { &rung } else { &other }, folder);
+        // The other trial has started its next rung meanwhile, and its program may write.
+        if !has_copy && rung.is_dir() {
+            continue;
+        }
+        match copied {
+            Ok(0) => return Ok(Beginning::Missing),
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !other.exists() => {
+                return Ok(Beginning::Missing);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    fs::create_dir_all(folder.join(RUNGS))?;
+    fs::write(&began, format!("{job}@{step}\n"))?;
+    Ok(Beginning::Begun)
+}
+
+/// Copies the files of a folder without its copies of rungs. Returns the number of its entries.
+fn copy(from: &Path, to: &Path) -> io::Result<usize> {
+    let mut entries = 0;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_name() == RUNGS {
+            continue;
+        }
+        entries += 1;
+        let (kind, source) = (entry.file_type()?, entry.path());
+        let target = to.join(entry.file_name());
+        if kind.is_dir() {
+            fs::create_dir_all(&target)?;
+            copy(&source, &target)?;
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&source)?, &target)?;
+        } else if kind.is_file() {
+            fs::copy(&source, &target)?;
+        }
+    }
+    Ok(entries)
+}
+
+/// Removes everything in a folder except its copies of rungs.
+fn empty(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name() == RUNGS {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn clear(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the rungs of which a folder has copies.
+fn steps(rungs: &Path) -> io::Result<BTreeSet<u64>> {
+    let entries = match fs::read_dir(rungs) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        entries => entries?,
+    };
+    let names = entries.map(|entry| entry.map(|entry| entry.file_name()));
+    let names = names.collect::<io::Result<Vec<_>>>()?;
+    let steps = names.iter().filter_map(|name| name.to_str()?.parse().ok());
+    Ok(steps.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::id::JobId;
+    use std::path::PathBuf;
+    use uuid::Uuid;
+
+    /// Folders of two jobs of a tenant.
+    struct TwoJobs {
+        _root: tempfile::TempDir,
+        donor: PathBuf,
+        copy: PathBuf,
+        from: JobId,
+    }
+
+    fn jobs() -> TwoJobs {
+        let root = tempfile::tempdir().expect("a folder");
+        let from: JobId = Uuid::from_u128(1).into();
+        let donor = root.path().join(from.to_string());
+        let copy = root.path().join(Uuid::from_u128(2).to_string());
+        fs::create_dir_all(donor.join("weights")).expect("a folder");
+        fs::create_dir_all(&copy).expect("a folder");
+        TwoJobs {
+            _root: root,
+            donor,
+            copy,
+            from,
+        }
+    }
+
+    fn at(job: JobId, step: u64) -> Origin {
+        Origin {
+            job,
+            step: Some(step),
+        }
+    }
+
+    fn write(folder: &Path, text: &str) {
+        fs::write(folder.join("weights/0"), text).expect("written");
+    }
+
+    fn read(folder: &Path) -> String {
+        fs::read_to_string(folder.join("weights/0")).expect("a file")
+    }
+
+    #[test]
+    fn trial_begins_from_the_rung_even_if_the_other_trained_on() {
+        let jobs = jobs();
+        write(&jobs.donor, "rung 1");
+        keep(&jobs.donor, 1, &BTreeSet::new()).expect("kept");
+        write(&jobs.donor, "rung 2");
+        let begun = begin(&jobs.copy, at(jobs.from, 1)).expect("copied");
+        assert_eq!(
+            (begun, read(&jobs.copy)),
+            (Beginning::Begun, "rung 1".to_owned())
+        );
+        assert!(!jobs.copy.join(RUNGS).join("1").exists(), "only the files");
+    }
+
+    #[test]
+    fn trial_begins_from_the_folder_of_a_waiting_trial() {
+        let jobs = jobs();
+        write(&jobs.donor, "rung 2");
+        keep(&jobs.donor, 1, &BTreeSet::new()).expect("kept");
+        let begun = begin(&jobs.copy, at(jobs.from, 2)).expect("copied");
+        assert_eq!(
+            (begun, read(&jobs.copy)),
+            (Beginning::Begun, "rung 2".to_owned())
+        );
+    }
+
+    #[test]
+    fn later_start_keeps_the_trials_own_checkpoint() {
+        let jobs = jobs();
+        write(&jobs.donor, "theirs");
+        begin(&jobs.copy, at(jobs.from, 1)).expect("copied");
+        write(&jobs.copy, "own");
+        begin(&jobs.copy, at(jobs.from, 1)).expect("nothing");
+        assert_eq!(read(&jobs.copy), "own");
+    }
+
+    #[test]
+    fn unfinished_copy_is_made_again() {
+        let jobs = jobs();
+        write(&jobs.donor, "whole");
+        fs::write(jobs.copy.join("part"), "of an earlier start").expect("written");
+        begin(&jobs.copy, at(jobs.from, 1)).expect("copied");
+        assert_eq!(read(&jobs.copy), "whole");
+        assert!(!jobs.copy.join("part").exists());
+    }
+
+    #[test]
+    fn missing_and_pruned_checkpoints_are_told_apart() {
+        let jobs = jobs();
+        let other: JobId = Uuid::from_u128(9).into();
+        let missing = begin(&jobs.copy, at(other, 1)).expect("looked");
+        assert_eq!(missing, Beginning::Missing);
+        write(&jobs.donor, "rung 5");
+        keep(&jobs.donor, 4, &BTreeSet::new()).expect("kept");
+        let pruned = begin(&jobs.copy, at(jobs.from, 3)).expect("looked");
+        assert_eq!(pruned, Beginning::Pruned);
+    }
+
+    #[test]
+    fn newest_copies_and_spared_ones_stay() {
+        let jobs = jobs();
+        for step in 1..=5 {
+            write(&jobs.donor, &format!("rung {step}"));
+            keep(&jobs.donor, step, &[2].into()).expect("kept");
+        }
+        let left = steps(&jobs.donor.join(RUNGS)).expect("listed");
+        assert_eq!(left, [2, 4, 5].into());
+    }
+}
