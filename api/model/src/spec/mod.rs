@@ -14,6 +14,7 @@ mod node_constraints;
 mod origin;
 mod pod;
 mod preemption;
+mod secret;
 mod validate;
 mod verdicts;
 
@@ -37,6 +38,7 @@ pub use preemption::{
     AllowedPreemption, CheckpointOnRequest, LONGEST_GRACE_S, LONGEST_MIN_RUNTIME_S,
     LONGEST_TIMEOUT_S, Preemption, RequestSignal,
 };
+pub use secret::{MAX_SECRET_NAME, SecretRef, is_secret_name, is_variable_name};
 pub use validate::{FieldError, MAX_NODE_LABELS, check_labels, is_dns_label};
 pub(crate) use validate::{NO_ID, is_id, is_image, is_object_name};
 pub use verdicts::Verdicts;
