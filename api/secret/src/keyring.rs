@@ -14,8 +14,10 @@ const MAX_ID: usize = 64;
 /// Why keys are not available.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("neither secrets.key_file nor secrets.key_command is set")]
+    #[error("neither secrets_key_file nor secrets_key_command is set")]
     NotConfigured,
+    #[error("secrets_key_file and secrets_key_command are both set; expected one of the two")]
+    TwoSources,
     #[error("cannot read the keys from {from}")]
     Read {
         from: String,

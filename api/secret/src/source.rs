@@ -93,6 +93,19 @@ impl SecretKeys {
 }
 
 impl KeySource {
+    /// Returns the source of a daemon's settings.
+    ///
+    /// # Errors
+    /// [`KeyError::TwoSources`].
+    pub fn of(file: Option<PathBuf>, command: Option<Vec<String>>) -> Result<Self, KeyError> {
+        match (file, command.filter(|argv| !argv.is_empty())) {
+            (None, None) => Ok(Self::None),
+            (Some(path), None) => Ok(Self::File(path)),
+            (None, Some(argv)) => Ok(Self::Command(argv)),
+            (Some(_), Some(_)) => Err(KeyError::TwoSources),
+        }
+    }
+
     async fn read(&self) -> Result<Keyring, KeyError> {
         let text = match self {
             Self::None => return Err(KeyError::NotConfigured),

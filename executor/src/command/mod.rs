@@ -7,16 +7,19 @@
 
 mod check;
 mod code;
+mod daemon;
 mod environment;
 mod error;
 mod files;
 mod port;
 mod python;
+mod secrets;
 
 pub use environment::{Paths, variables};
 pub use error::CommandError;
 pub(crate) use port::listen;
 pub(crate) use python::FOLDER as ENVIRONMENTS;
+pub(crate) use secrets::remove as remove_secrets;
 
 use crate::events;
 use crate::folder::NodeTaskFolder;
@@ -81,6 +84,7 @@ fn become_program(
         .ok_or(CommandError::NoCommand)?;
     let paths = paths(arguments, folder, &launch, command);
     files::lay_out(&paths, command)?;
+    let command = &secrets::receive(&paths, command)?;
     let python = command.python.as_ref();
     let python = python.map(|python| python::prepare(&paths, &launch, command, python));
     let python = python.transpose()?;

@@ -12,6 +12,7 @@ mod lines;
 mod message;
 mod metric;
 mod run;
+mod secrets;
 mod series;
 mod server;
 

@@ -22,6 +22,7 @@ mod quota_preview;
 pub mod replay;
 mod resolve_job;
 pub mod run;
+pub mod secrets;
 pub mod show;
 pub mod simulate;
 mod simulation_args;
@@ -112,6 +113,8 @@ pub enum RemoteCommand {
     Tenants(tenants::TenantsArgs),
     /// List priority classes; set or delete one
     Priorities(priorities::PrioritiesArgs),
+    /// List secrets for programs; store or delete one
+    Secrets(secrets::SecretsArgs),
     /// List tokens; create or revoke one
     Tokens(tenants::TokensArgs),
     /// List measured speeds of families of jobs, or forget those of a family
@@ -172,6 +175,7 @@ impl RemoteCommand {
             Self::Uncordon(node) => node.run(session, false).await?,
             Self::Tenants(options) => options.run(session).await?,
             Self::Priorities(options) => options.run(session).await?,
+            Self::Secrets(options) => options.run(session).await?,
             Self::Tokens(options) => options.run(session).await?,
             Self::Families(options) => options.run(session).await?,
             Self::Replay(options) => options.run(session).await?,
