@@ -73,8 +73,8 @@ pub enum SecretError {
 }
 
 impl SecretError {
-    /// Whether no repetition can help. A task that is being stopped is refused too. It waits for its
-    /// stop, because its report of a failure would end the job.
+    /// Whether no repetition can help. A task that is being stopped is refused too. It waits for
+    /// its stop, because its report of a failure would end the job.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         match self {

@@ -135,8 +135,8 @@ pub struct SchedulerSettings {
     /// Secret that all executors of the cluster share, at least 16 characters.
     #[arg(long, env = "MUSTER_SCHEDULER_JOIN_TOKEN", hide_env_values = true)]
     pub join_token: Option<String>,
-    /// File with the keys of users' secrets, one per line as `ID:BASE64`; all decrypt. The API server
-    /// needs the same keys [default: none, secrets are not delivered].
+    /// File with the keys of users' secrets, one per line as `ID:BASE64`; all decrypt. The API
+    /// server needs the same keys [default: none, secrets are not delivered].
     #[arg(long, env = "MUSTER_SCHEDULER_SECRETS_KEY_FILE")]
     pub secrets_key_file: Option<PathBuf>,
     /// Program that prints these lines, with its arguments, separated by blanks.

@@ -69,7 +69,7 @@ fn sql(cluster: &TestCluster, statement: &str) {
     let (secrets, state) = (read("secrets.toml"), read("up.toml"));
     let password = secrets["postgres_password"].as_str().expect("a password");
     let port = state["postgres_port"].as_integer().expect("a port");
-    let url = format!("postgres://muster:{password}@127.0.0.1:{port}/muster");
+    let url = format!("postgres://muster_owner:{password}@127.0.0.1:{port}/muster");
     let ran = Command::new("psql")
         .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", &url, "-c", statement])
         .output()

@@ -84,7 +84,7 @@ fn become_program(
         .ok_or(CommandError::NoCommand)?;
     let paths = paths(arguments, folder, &launch, command);
     files::lay_out(&paths, command)?;
-    let command = &secrets::receive(&paths, command)?;
+    let command = &secrets::receive(&paths.task, command).map_err(CommandError::Secrets)?;
     let python = command.python.as_ref();
     let python = python.map(|python| python::prepare(&paths, &launch, command, python));
     let python = python.transpose()?;

@@ -4,8 +4,6 @@
 //! shim removes the folder of secret files when the task has ended.
 
 use super::daemon::{self, DaemonError};
-use super::environment::Paths;
-use super::error::CommandError;
 use crate::folder::NodeTaskFolder;
 use crate::gc::remove_folder;
 use muster_model::spec::{Command, SecretRef};
@@ -64,17 +62,14 @@ struct Answer {
 
 /// Fetches the secrets, writes those that are files, and returns the command with the variables of
 /// the others. The task's folder exists.
-pub(super) fn receive(paths: &Paths, command: &Command) -> Result<Command, CommandError> {
+pub(super) fn receive(task: &Path, command: &Command) -> Result<Command, SecretsError> {
     let mut command = command.clone();
     if command.secrets.is_empty() {
         return Ok(command);
     }
-    let values = daemon::patiently(SecretsError::is_transient, || daemon::block_on(fetch()))
-        .map_err(CommandError::Secrets)?;
-    let variables = lay_out(&paths.task.join(FOLDER), &command.secrets, &values);
-    command
-        .env
-        .extend(variables.map_err(CommandError::Secrets)?);
+    let values = daemon::patiently(SecretsError::is_transient, || daemon::block_on(fetch()))?;
+    let variables = lay_out(&task.join(FOLDER), &command.secrets, &values)?;
+    command.env.extend(variables);
     Ok(command)
 }
 

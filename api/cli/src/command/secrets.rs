@@ -36,7 +36,7 @@ enum SecretVerb {
     /// Delete a secret
     Delete {
         name: String,
-        /// Delete it although open jobs or studies name it. Their programs fail at their next start.
+        /// Delete it although open jobs or studies name it. Their programs fail at the next start.
         #[arg(long)]
         force: bool,
     },
