@@ -3,10 +3,13 @@
 use crate::world::{ADMIN, Answer, BLUE, RED, World, document, json_request, study_of};
 use axum::http::Method;
 use muster_api::config::ClientLimits;
+use muster_model::id::TenantId;
 use muster_model::view::Problem;
-use muster_secret::{KeySource, Keyring, Owner, Sealed};
-use muster_store::{pool, secret};
+use muster_secret::{KeySource, Keyring, Owner, Sealed, new_key};
+use muster_store::pool;
+use muster_store::secret::{self, SecretRow};
 use serde_json::{Value, json};
+use std::process::Command;
 
 const PATH: &str = "/api/v1/secrets";
 const VALUE: &str = "hunter2-and-more";
@@ -64,17 +67,8 @@ async fn value_is_stored_encrypted_and_never_returned() {
     assert!(!row.ciphertext.windows(7).any(|part| part == b"hunter2"));
     let keys = std::fs::read_to_string(world.files.path().join("keys")).expect("keys");
     let keys = Keyring::parse(&keys).expect("keys");
-    let sealed = Sealed {
-        key_id: row.key_id,
-        nonce: row.nonce,
-        ciphertext: row.ciphertext,
-    };
-    let owner = Owner {
-        tenant: world.red,
-        name: "HF_TOKEN",
-        version: 2,
-    };
-    assert_eq!(sealed.open(&keys, owner).expect("ours").expose(), VALUE);
+    assert_eq!(row.version, 2);
+    assert_eq!(opened(row, world.red, &keys), VALUE);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -208,4 +202,67 @@ async fn number_of_secrets_is_a_limit_of_the_tenant() {
         detail.contains("secrets") && detail.contains("muster secrets delete"),
         "{detail}"
     );
+}
+
+/// Runs `muster-api secrets reencrypt` with this key file; returns whether it succeeded, and its
+/// messages.
+fn reencrypt(world: &World, keys: &str) -> (bool, String) {
+    let path = world.files.path().join("new-keys");
+    std::fs::write(&path, keys).expect("written");
+    let output = Command::new(env!("CARGO_BIN_EXE_muster-api"))
+        .args(["secrets", "reencrypt", "--secrets-key-file"])
+        .arg(&path)
+        .args(["--database-url", &world.db.api_url])
+        .env_clear()
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), said)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reencryption_lets_the_old_key_be_removed() {
+    let world = World::new().await;
+    for (token, name) in [(RED, "A"), (RED, "B"), (BLUE, "A")] {
+        let body = json!({ "value": VALUE });
+        assert_eq!(put(&world, token, name, &body).await.status, 200);
+    }
+    let old = std::fs::read_to_string(world.files.path().join("keys")).expect("keys");
+    let new = new_key("new").expect("made");
+    let (is_done, said) = reencrypt(&world, &new);
+    assert!(
+        !is_done && said.contains("A of blue, A of red, B of red"),
+        "{said}"
+    );
+    let both = format!("{}\n{old}\n", new.as_str());
+    for changed in ["3 secrets", "0 secrets"] {
+        let (is_done, said) = reencrypt(&world, &both);
+        assert!(is_done && said.contains(changed), "{said}");
+    }
+    let mut tx = pool::begin_for(&world.app.pool, world.red)
+        .await
+        .expect("begun");
+    let rows = secret::of_other_keys(&mut tx, "another", "")
+        .await
+        .expect("read");
+    assert_eq!(rows.len(), 2);
+    let keys = Keyring::parse(&new).expect("keys");
+    for row in rows {
+        assert_eq!(opened(row, world.red, &keys), VALUE);
+    }
+}
+
+fn opened(row: SecretRow, tenant: TenantId, keys: &Keyring) -> String {
+    let owner = Owner {
+        tenant,
+        name: &row.name,
+        version: row.version,
+    };
+    let sealed = Sealed {
+        key_id: row.key_id,
+        nonce: row.nonce,
+        ciphertext: row.ciphertext,
+    };
+    let value = sealed.open(keys, owner).expect("ours");
+    value.expose().to_owned()
 }
