@@ -115,8 +115,8 @@ fn value(name: &str, value: &str) -> (String, Found) {
 #[tokio::test]
 async fn only_the_node_of_the_task_gets_the_values() {
     let cluster = Cluster::new().await;
-    cluster.set("A", "one").await;
-    cluster.set("B", "two").await;
+    cluster.set("A", "value-one").await;
+    cluster.set("B", "value-two").await;
     let mut node = Node::greet(cluster.shell.address, &OWN)
         .await
         .expect("welcome");
@@ -127,19 +127,16 @@ async fn only_the_node_of_the_task_gets_the_values() {
         .ask("node-1", "own secret", &task)
         .await
         .expect("ours");
-    assert_eq!(sent, [value("A", "one"), value("B", "two")]);
+    assert_eq!(sent, [value("A", "value-one"), value("B", "value-two")]);
     let launch = serde_json::to_string(&tasks[0].launch).expect("JSON");
-    assert!(
-        !launch.contains("one") && !launch.contains("two"),
-        "{launch}"
-    );
+    assert!(!launch.contains("value-"), "{launch}");
     // A rotated value reaches the next start.
-    cluster.set("A", "three").await;
+    cluster.set("A", "value-three").await;
     let sent = cluster
         .ask("node-1", "own secret", &task)
         .await
         .expect("ours");
-    assert_eq!(sent[0], value("A", "three"));
+    assert_eq!(sent[0], value("A", "value-three"));
     let other = Greeting {
         name: "node-2",
         identity: "folder-2",
@@ -181,7 +178,7 @@ async fn only_the_node_of_the_task_gets_the_values() {
 #[tokio::test]
 async fn missing_and_tampered_secrets_are_problems_by_name() {
     let cluster = Cluster::new().await;
-    cluster.set("A", "one").await;
+    cluster.set("A", "value-one").await;
     let mut node = Node::greet(cluster.shell.address, &OWN)
         .await
         .expect("welcome");
@@ -196,7 +193,7 @@ async fn missing_and_tampered_secrets_are_problems_by_name() {
         .ask("node-1", "own secret", &task)
         .await
         .expect("ours");
-    assert_eq!(sent[0], value("A", "one"));
+    assert_eq!(sent[0], value("A", "value-one"));
     assert!(problem(&sent[1]).starts_with("B: it does not exist any more"));
     for (change, word) in [
         (

@@ -125,7 +125,7 @@ async fn document_needs_existing_secrets() {
         ),
         (
             "/api/v1/studies",
-            study_of("search", missing),
+            searching(missing),
             format!("job.{field}"),
         ),
     ] {
@@ -202,6 +202,17 @@ async fn number_of_secrets_is_a_limit_of_the_tenant() {
         detail.contains("secrets") && detail.contains("muster secrets delete"),
         "{detail}"
     );
+}
+
+/// Returns a study of a program.
+fn searching(mut job: Value) -> Value {
+    job["command"]["env"] = json!({ "RATE": "0.1", "EPOCHS": "1" });
+    let mut study = study_of("search", job);
+    study["search"]["parameters"] = json!([
+        { "name": "rate", "field": "command.env.RATE", "type": "float", "low": 0.1, "high": 0.5 },
+    ]);
+    study["search"]["budget"]["field"] = json!("command.env.EPOCHS");
+    study
 }
 
 /// Runs `muster-api secrets reencrypt` with this key file; returns whether it succeeded, and its

@@ -47,9 +47,9 @@ fn program_gets_secrets_as_variables_and_files() {
     let site = Site::started(10_000, &[]);
     set_all(&site);
     let script = r#"
-        [ "$HF_TOKEN" = "hunter2-and-more of HF_TOKEN" ] || exit 3
-        [ "$WANDB_API_KEY" = "hunter2-and-more of wandb-key" ] || exit 4
-        [ "$(cat "$MUSTER_SECRETS_DIR/id")" = "hunter2-and-more of ssh" ] || exit 5
+        [ "$HF_TOKEN" = "hunter2""-and-more of HF_TOKEN" ] || exit 3
+        [ "$WANDB_API_KEY" = "hunter2""-and-more of wandb-key" ] || exit 4
+        [ "$(cat "$MUSTER_SECRETS_DIR/id")" = "hunter2""-and-more of ssh" ] || exit 5
         stat -c 'mode %a' "$MUSTER_SECRETS_DIR/id"
         echo up; read line < "$MUSTER_TASK_DIR/go"
     "#;
