@@ -2,6 +2,7 @@
 //! only, for the time of one request.
 
 use muster_model::assignment::TaskLaunch;
+use muster_proto::MAX_MESSAGE_BYTES;
 use muster_proto::session::node_sessions_client::NodeSessionsClient;
 use muster_proto::session::task_secret::Result as Found;
 use muster_proto::session::{TaskSecret, TaskSecretsRequest};
@@ -103,7 +104,8 @@ impl SecretClient {
             task_id: launch.task_id.to_string(),
             revision: launch.revision,
         };
-        let mut client = NodeSessionsClient::new(channel);
+        let mut client =
+            NodeSessionsClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
         let answer = client.task_secrets(request);
         let answer = tokio::time::timeout(ANSWER_WITHIN, answer).await;
         let answer = answer.map_err(|_| SecretError::Silent)?;

@@ -119,6 +119,28 @@ fn missing_secret_ends_the_task_by_name_and_for_good() {
     site.finish();
 }
 
+#[test]
+fn largest_values_of_all_secrets_arrive() {
+    let site = Site::started(10_000, &[]);
+    // Each byte is escaped on the way to the task.
+    let value = "\u{1}".repeat(64 << 10);
+    let secrets: Vec<_> = (0..64)
+        .map(|number| json!({ "name": format!("A{number}"), "file": format!("{number}") }))
+        .collect();
+    for secret in &secrets {
+        let name = secret["name"].as_str().expect("a name");
+        site.scheduler.set_secret(name, Ok(&value));
+    }
+    let script = r#"cat "$MUSTER_SECRETS_DIR"/* | wc -c"#;
+    let command = json!({ "argv": ["sh", "-c", script], "secrets": secrets });
+    let mut tasks = [site.command(0, command)];
+    site.scheduler.assign(1, &tasks);
+    introduce(&site, &mut tasks);
+    assert_eq!(site.until_gone(&tasks[0]), Outcome::exited(0));
+    site.until_log_has(&tasks[0], "4194304");
+    site.finish();
+}
+
 fn last_line(site: &Site, task: &TaskToAssign) -> String {
     let log = site.scheduler.heard().log(task.id());
     log.lines().last().unwrap_or_default().to_owned()
