@@ -52,7 +52,7 @@ command:
 /// them; it compresses only values of kilobytes.
 fn files_with(folder: &Path, text: &str) -> Vec<String> {
     let found = Command::new("grep")
-        .args(["-rlaF", text])
+        .args(["-rlaF", "--devices=skip", text])
         .arg(folder)
         .output()
         .expect("grep runs");
