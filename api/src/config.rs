@@ -7,6 +7,7 @@ use clap::Args;
 use muster_archive::MAX_ARCHIVE_BYTES;
 use muster_connections::ConnectionLimits;
 use muster_model::place::Place;
+use muster_secret::KeySource;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ pub struct ApiSettings {
     pub database_connections: u32,
     pub checkpoint_root: Option<Place>,
     pub web_root: Option<PathBuf>,
+    /// Where the keys of users' secrets come from.
+    pub secret_keys: KeySource,
     pub limits: ClientLimits,
 }
 
@@ -94,6 +97,18 @@ pub struct ApiFlags {
     /// Folder of the built web page. Without it no page is served
     #[arg(long, env = "MUSTER_API_WEB_ROOT", global = true)]
     pub web_root: Option<PathBuf>,
+    /// File with the keys of users' secrets, one per line as `ID:BASE64`; the first encrypts. The
+    /// scheduler needs the same keys. Without it secrets are refused
+    #[arg(long, env = "MUSTER_API_SECRETS_KEY_FILE", global = true)]
+    pub secrets_key_file: Option<PathBuf>,
+    /// Program that prints these lines, with its arguments, separated by blanks
+    #[arg(
+        long,
+        env = "MUSTER_API_SECRETS_KEY_COMMAND",
+        global = true,
+        value_delimiter = ' '
+    )]
+    pub secrets_key_command: Option<Vec<String>>,
     /// Requests per second of one token in the long run [default: 500]
     #[arg(long, env = "MUSTER_API_REQUESTS_PER_S", global = true)]
     pub requests_per_s: Option<u32>,
@@ -126,6 +141,8 @@ struct ApiConfigFile {
     database_connections: Option<u32>,
     checkpoint_root: Option<Place>,
     web_root: Option<PathBuf>,
+    secrets_key_file: Option<PathBuf>,
+    secrets_key_command: Option<Vec<String>>,
     limits: ClientLimits,
 }
 
@@ -194,7 +211,10 @@ impl ApiFlags {
             archive_bytes <= MAX_ARCHIVE_BYTES,
             "limits.code_archive_bytes is {archive_bytes}; expected at most {MAX_ARCHIVE_BYTES}"
         );
+        let key_file = self.secrets_key_file.or(file.secrets_key_file);
+        let key_command = self.secrets_key_command.or(file.secrets_key_command);
         Ok(ApiSettings {
+            secret_keys: KeySource::of(key_file, key_command).context("secrets_key_file")?,
             listen: self.listen.or(file.listen).unwrap_or_else(|| ([127, 0, 0, 1], 7070).into()),
             database_url: self
                 .database_url

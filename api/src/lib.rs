@@ -34,6 +34,7 @@ mod question;
 mod rate;
 mod round;
 mod routes;
+mod secret;
 mod serde_error;
 mod spelling;
 mod state;

@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use muster_api::command::bootstrap::Bootstrap;
 use muster_api::command::check_token::CheckToken;
 use muster_api::command::migrate::Migrate;
+use muster_api::command::secrets::Secrets;
 use muster_api::command::serve;
 use muster_api::config::ApiFlags;
 use muster_api::openapi;
@@ -34,6 +35,8 @@ enum ApiCommand {
     Bootstrap(Bootstrap),
     /// Check in the database whether a token is valid; exit code 3 if it is not
     CheckToken(CheckToken),
+    /// Make a key for users' secrets, or encrypt all secrets with the first key
+    Secrets(Secrets),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -55,6 +58,7 @@ async fn run(program: ApiArgs) -> anyhow::Result<ExitCode> {
         ApiCommand::Migrate(migrate) => migrate.run(flags.database_url).await?,
         ApiCommand::Openapi => print!("{}", openapi::text()),
         ApiCommand::Bootstrap(bootstrap) => bootstrap.run(flags.database_url).await?,
+        ApiCommand::Secrets(secrets) => secrets.run(flags).await?,
         ApiCommand::CheckToken(check) => return check.run(flags.database_url).await,
     }
     Ok(ExitCode::SUCCESS)

@@ -49,6 +49,7 @@ Kinds of problem:
         (name = "priorities", description = "Ranges of job priorities, with their roles and tenants"),
         (name = "families", description = "Measured speeds that the jobs of a family share"),
         (name = "rounds", description = "Inputs and decisions of past scheduling rounds"),
+        (name = "secrets", description = "Credentials for users' programs, stored encrypted"),
         (name = "tokens", description = "Tokens and users"),
     ),
     components(schemas(Problem, EventView, Opened, ProgressMessage, LogPiece, LogEnd)),

@@ -36,6 +36,8 @@ pub enum ProblemKind {
     EditedMeanwhile,
     NameTaken,
     LastAdministrator,
+    SecretInUse,
+    NoSecretKey,
     KeyReused,
     TooManyRequests,
     Timeout,
@@ -53,7 +55,7 @@ pub struct ApiError {
 }
 
 impl ProblemKind {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::MalformedBody,
         Self::UnsupportedMediaType,
         Self::BodyTooLarge,
@@ -71,6 +73,8 @@ impl ProblemKind {
         Self::EditedMeanwhile,
         Self::NameTaken,
         Self::LastAdministrator,
+        Self::SecretInUse,
+        Self::NoSecretKey,
         Self::KeyReused,
         Self::TooManyRequests,
         Self::Timeout,
@@ -158,6 +162,16 @@ impl ProblemKind {
                 "last-administrator",
                 StatusCode::CONFLICT,
                 "This would remove the last administrator",
+            ),
+            Self::SecretInUse => (
+                "secret-in-use",
+                StatusCode::CONFLICT,
+                "Open jobs or studies name the secret",
+            ),
+            Self::NoSecretKey => (
+                "no-secret-key",
+                StatusCode::NOT_IMPLEMENTED,
+                "The cluster has no key for secrets",
             ),
             Self::KeyReused => (
                 "idempotency-key-reused",
@@ -317,6 +331,7 @@ fn remedy(limit: &str) -> String {
     let own = match limit {
         "open_studies" => "cancel a study or wait until one finishes",
         "code_bytes" => "delete jobs whose code is not needed any more",
+        "secrets" => "delete secrets that no job needs (muster secrets delete)",
         "tokens" | "user_tokens" => "revoke tokens (muster tokens revoke)",
         _ => "cancel jobs or wait until some end",
     };

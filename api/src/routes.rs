@@ -3,7 +3,7 @@
 use crate::state::ApiState;
 use crate::{
     auth, cluster, code, family, health, history, job, layers, metrics, node, openapi, priority,
-    question, round, study, tenant, token, user, web,
+    question, round, secret, study, tenant, token, user, web,
 };
 use axum::Router;
 use axum::routing::get;
@@ -68,6 +68,8 @@ fn users() -> OpenApiRouter<ApiState> {
         .routes(routes!(job::download::model))
         .routes(routes!(code::get::get, code::put::put))
         .routes(routes!(code::get::archive))
+        .routes(routes!(secret::list::list))
+        .routes(routes!(secret::set::set, secret::delete::delete))
         .routes(routes!(study::create::create, study::list::list))
         .routes(routes!(study::get::get, study::delete::delete))
         .routes(routes!(study::steer::pause))

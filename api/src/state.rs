@@ -15,6 +15,7 @@ use muster_connections::KeyedSemaphore;
 use muster_model::id::{TenantId, TokenId};
 use muster_model::place::Place;
 use muster_objects::ObjectsError;
+use muster_secret::SecretKeys;
 use muster_store::StoreError;
 use muster_store::pool::{self, StorePool, Transaction};
 use std::path::PathBuf;
@@ -46,6 +47,8 @@ pub struct ApiStateInner {
     pub limits: ClientLimits,
     /// Where nodes write checkpoints; `None` refuses downloads.
     pub files: Option<Files>,
+    /// Keys of users' secrets.
+    pub secret_keys: SecretKeys,
     /// Threads that parse large bodies.
     pub readers: Readers,
     /// Folder of the built web page; `None` serves no page.
@@ -101,6 +104,7 @@ impl ApiState {
                 .as_ref()
                 .map(Files::open)
                 .transpose()?,
+            secret_keys: SecretKeys::new(settings.secret_keys.clone()),
             readers: Readers::default(),
             web_root: settings.web_root.clone(),
             tokens: TokenCache::default(),

@@ -1,13 +1,16 @@
 //! Checks at submission the parts of a document that depend on the tenant: the cluster objects of
-//! `pod`, the caps on `preemption`, the priority classes, and the code archive.
+//! `pod`, the caps on `preemption`, the priority classes, the code archive, and the secrets.
 
 use crate::auth::Caller;
 use crate::clock;
 use crate::problem::{ApiError, ProblemKind};
+use crate::secret::{no_keys, similar};
+use crate::state::ApiState;
 use muster_model::priority::{self, NO_PRIORITY, PriorityUser};
-use muster_model::spec::{Code, FieldError, JobSpec, Pod, Preemption};
+use muster_model::spec::{Code, FieldError, JobSpec, Pod, Preemption, SecretRef};
 use muster_model::study::StudySpec;
-use muster_store::{PgConnection, StoreError, code, priority_class, tenant};
+use muster_secret::KeyError;
+use muster_store::{PgConnection, StoreError, code, priority_class, secret, tenant};
 
 /// Restricted parts of a document.
 pub struct RestrictedParts {
@@ -15,6 +18,7 @@ pub struct RestrictedParts {
     preemption: Preemption,
     priority: StatedPriority,
     code: Option<Code>,
+    secrets: Vec<SecretRef>,
     /// Position of the job in the document, with a dot; empty for the job's own document.
     at: &'static str,
     kind: ProblemKind,
@@ -31,6 +35,11 @@ impl RestrictedParts {
                 .command
                 .as_ref()
                 .and_then(|command| command.code.clone()),
+            secrets: spec
+                .command
+                .as_ref()
+                .map(|command| command.secrets.clone())
+                .unwrap_or_default(),
             at: "",
             kind: ProblemKind::InvalidJob,
         }
@@ -44,6 +53,7 @@ impl RestrictedParts {
             preemption: spec.preemption(),
             priority: StatedPriority::of_study(spec),
             code: spec.code(),
+            secrets: spec.secrets(),
             at: "job.",
             kind: ProblemKind::InvalidStudy,
         }
@@ -56,6 +66,7 @@ impl RestrictedParts {
             && self.preemption.is_default()
             && self.priority.is_default()
             && self.code.is_none()
+            && self.secrets.is_empty()
     }
 
     /// Checks the parts in the caller's scope, and returns the priority. No query if they are left
@@ -63,12 +74,22 @@ impl RestrictedParts {
     ///
     /// # Errors
     /// A refusal with one error per object that the tenant may not use, and per value above a cap.
-    /// Also for a priority of no class that the caller may use, and for a missing code archive.
-    pub async fn check(&self, conn: &mut PgConnection, caller: &Caller) -> Result<i32, ApiError> {
+    /// Also for a priority of no class that the caller may use, for a missing code archive, and for
+    /// each missing secret.
+    pub async fn check(
+        &self,
+        app: &ApiState,
+        conn: &mut PgConnection,
+        caller: &Caller,
+    ) -> Result<i32, ApiError> {
         if self.is_empty() {
             return Ok(NO_PRIORITY);
         }
+        if !self.secrets.is_empty() && !app.secret_keys.is_configured() {
+            return Err(no_keys(&KeyError::NotConfigured));
+        }
         let mut errors = self.above_caps(conn, caller).await?;
+        errors.extend(self.missing_secrets(conn).await?);
         errors.extend(self.missing_code(conn).await?);
         let resolved = self.priority.resolve(conn, caller).await?;
         let resolved = resolved.map_err(|error| errors.push(within(self.at, error)));
@@ -94,6 +115,32 @@ impl RestrictedParts {
             value: format!("{archive:?}"),
             expected: "an archive that this tenant has uploaded; `muster submit --code FOLDER` uploads one".to_owned(),
         }))
+    }
+
+    /// Returns one error per secret that the tenant does not have.
+    async fn missing_secrets(
+        &self,
+        conn: &mut PgConnection,
+    ) -> Result<Vec<FieldError>, StoreError> {
+        if self.secrets.is_empty() {
+            return Ok(Vec::new());
+        }
+        let known = secret::known(conn).await?;
+        let missing = self.secrets.iter().enumerate();
+        let missing = missing.filter(|(_, secret)| !known.contains(&secret.name));
+        let errors = missing.map(|(index, secret)| {
+            let name = &secret.name;
+            let hint = similar(name, &known)
+                .map_or_else(String::new, |other| format!("; did you mean {other}?"));
+            FieldError {
+                field: format!("{}command.secrets[{index}].name", self.at),
+                value: format!("{name:?}"),
+                expected: format!(
+                    "a secret of this tenant{hint} `muster secrets set {name}` stores one"
+                ),
+            }
+        });
+        Ok(errors.collect())
     }
 
     /// Returns one error per object that the tenant may not use, and per value above a cap.

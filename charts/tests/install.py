@@ -300,6 +300,6 @@ spec:
         self.assertEqual(self.objects(), {
             "customresourcedefinition/trainingjobs.muster.dev", "customresourcedefinition/studies.muster.dev",
             "customresourcedefinition/tenants.muster.dev", "persistentvolumeclaim/muster-checkpoints", "persistentvolumeclaim/muster-datasets",
-            "secret/muster-join", "secret/muster-postgres", "secret/muster-operator-token",
+            "secret/muster-join", "secret/muster-secret-keys", "secret/muster-postgres", "secret/muster-operator-token",
         })
         self.assertTrue(list((self.node.root / "host/shared/checkpoints").iterdir()))

@@ -16,6 +16,7 @@ use crate::loop_event::NodeLoopEvent;
 use crate::metrics::ExecutorMetrics;
 use crate::node::NodeLoop;
 use crate::runtime::{PodRuntime, ProcessRuntime, Runtime};
+use crate::secret_client::{SchedulerLink, SecretClient};
 use crate::session::{Dialer, SessionContext};
 use crate::tracking::Tracking;
 use crate::usage_sampler::UsageSampler;
@@ -73,10 +74,17 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
         RuntimeKind::Process => None,
         RuntimeKind::Pod => config.listen_host.parse().ok(),
     };
+    let link = SchedulerLink::default();
+    let secrets = SecretClient {
+        link: link.clone(),
+        node_name: config.node_name.clone(),
+        credential: credential.clone(),
+    };
     let tracking = Tracking::open(
         &config.data_dir,
         reports_at.unwrap_or(Ipv4Addr::LOCALHOST.into()),
         CodeCache::new(&config.data_dir, config.checkpoint_root.clone()),
+        secrets,
     )?;
     let reports_to = tracking.address()?;
     // With `pod_gpus` the device plugin chooses the GPUs of a pod and makes them visible.
@@ -127,6 +135,7 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
         usage_sampler,
         metrics,
         disk_monitor,
+        link,
     };
     let dialer = Dialer::new(config, &capacity, loop_events.clone(), known);
     let (ended, mut node_ended) = oneshot::channel::<()>();

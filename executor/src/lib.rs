@@ -42,6 +42,7 @@ pub mod process;
 pub mod reconcile;
 pub mod report;
 pub mod runtime;
+mod secret_client;
 pub mod session;
 pub mod shim;
 pub mod task_file;

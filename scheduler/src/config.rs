@@ -4,6 +4,7 @@
 use clap::Parser;
 use muster_core::policies::name::{PolicyName, UnknownPolicy};
 use muster_core::policy::{Packing, PreemptionRules, Slicing, StartLimit};
+use muster_secret::{KeyError, KeySource};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -48,6 +49,8 @@ pub struct SchedulerConfig {
     pub database_url: String,
     /// Secret that an executor needs to join.
     pub join_token: String,
+    /// Where the keys of users' secrets come from.
+    pub secret_keys: KeySource,
     /// When an executor without its node's data folder may join again with the join token.
     pub rejoin: Rejoin,
     /// A node without an acknowledged heartbeat for this time stops its tasks.
@@ -132,6 +135,17 @@ pub struct SchedulerSettings {
     /// Secret that all executors of the cluster share, at least 16 characters.
     #[arg(long, env = "MUSTER_SCHEDULER_JOIN_TOKEN", hide_env_values = true)]
     pub join_token: Option<String>,
+    /// File with the keys of users' secrets, one per line as `ID:BASE64`; all decrypt. The API
+    /// server needs the same keys [default: none, secrets are not delivered].
+    #[arg(long, env = "MUSTER_SCHEDULER_SECRETS_KEY_FILE")]
+    pub secrets_key_file: Option<PathBuf>,
+    /// Program that prints these lines, with its arguments, separated by blanks.
+    #[arg(
+        long,
+        env = "MUSTER_SCHEDULER_SECRETS_KEY_COMMAND",
+        value_delimiter = ' '
+    )]
+    pub secrets_key_command: Option<Vec<String>>,
     /// When an executor without the node's credential may take its place with the join token:
     /// `lost`, once the node is lost, or `reset`, after `muster nodes reset` [default: lost].
     #[arg(long, env = "MUSTER_SCHEDULER_REJOIN")]
@@ -224,6 +238,8 @@ pub enum SchedulerConfigError {
         field: &'static str,
         env: &'static str,
     },
+    #[error("the keys of secrets have no source")]
+    SecretKeys(#[source] KeyError),
     #[error("policy is unknown")]
     Policy(#[source] UnknownPolicy),
     #[error("{field} is {value}; expected {expected}")]
@@ -299,7 +315,12 @@ impl SchedulerConfig {
         let suspended_per_gpu = flags.suspended_per_gpu.or(file.suspended_per_gpu);
         let packs = flags.packing.or(file.packing).unwrap_or(false);
         let rules = PreemptionRules::default();
+        let secret_keys = KeySource::of(
+            flags.secrets_key_file.or(file.secrets_key_file),
+            flags.secrets_key_command.or(file.secrets_key_command),
+        );
         let config = Self {
+            secret_keys: secret_keys.map_err(SchedulerConfigError::SecretKeys)?,
             preemption: PreemptionRules {
                 risk_share: flags
                     .preemption_risk_share

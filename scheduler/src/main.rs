@@ -65,6 +65,8 @@ async fn run(config: Arc<SchedulerConfig>) -> anyhow::Result<()> {
         leader.clone(),
         Arc::clone(&metrics),
     );
+    let keys = sessions.secret_keys();
+    tokio::spawn(async move { keys.check().await });
     let leading = Leading {
         pool,
         policy: Policy {

@@ -17,5 +17,6 @@ mod restored;
 mod shell;
 mod studies;
 mod support;
+mod task_secrets;
 mod tls;
 mod trials;

@@ -431,7 +431,7 @@ impl Client {
     }
 
     /// Returns the items of all pages of a list, in large pages.
-    async fn all<T: DeserializeOwned>(
+    pub(crate) async fn all<T: DeserializeOwned>(
         &self,
         segments: &[&str],
         mut query: Vec<(&'static str, String)>,

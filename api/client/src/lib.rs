@@ -10,6 +10,7 @@ mod download;
 mod error;
 mod query;
 mod request;
+mod secret;
 mod stream;
 mod studies;
 

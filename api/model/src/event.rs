@@ -180,6 +180,18 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Actor>,
     },
+    /// A secret was created or replaced.
+    SecretSet {
+        name: String,
+        version: u64,
+        by: Actor,
+    },
+    /// A secret was deleted; this was its last version.
+    SecretDeleted {
+        name: String,
+        version: u64,
+        by: Actor,
+    },
     JobDeleted {
         job_id: JobId,
         /// Author; absent if a study did it, and in histories of older releases.
@@ -273,6 +285,8 @@ impl Event {
             Self::NodeExcluded { .. } => "node_excluded",
             Self::NodeNoticed { .. } => "node_noticed",
             Self::NodeMembership { .. } => "node_membership",
+            Self::SecretSet { .. } => "secret_set",
+            Self::SecretDeleted { .. } => "secret_deleted",
             Self::JobDeleted { .. } => "job_deleted",
             Self::Unknown { .. } => "unknown",
         }

@@ -250,3 +250,50 @@ fn command_may_end_at_a_target_of_any_metric() {
         );
     }
 }
+
+#[test]
+fn secrets_are_variables_of_their_names_or_files() {
+    let change = "command: { secrets: [{ name: HF_TOKEN }, { name: wandb-key, env: WANDB_API_KEY }, { name: HF_TOKEN, file: .netrc }] }";
+    let spec = read(change).expect("a document");
+    assert_eq!(spec.validate(), Ok(()));
+    let command = spec.command.as_ref().expect("a command");
+    let variables: Vec<Option<&str>> = command
+        .secrets
+        .iter()
+        .map(muster_model::spec::SecretRef::variable)
+        .collect();
+    assert_eq!(variables, [Some("HF_TOKEN"), Some("WANDB_API_KEY"), None]);
+}
+
+#[test]
+fn every_wrong_secret_names_its_field() {
+    let many = (0..65).map(|number| format!("{{ name: A{number} }}"));
+    let many = many.collect::<Vec<_>>().join(", ");
+    for (wrong, field) in [
+        (many.as_str(), "command.secrets"),
+        ("{ name: a/b, env: A }", "command.secrets[0].name"),
+        ("{ name: '', file: a }", "command.secrets[0].name"),
+        ("{ name: wandb-key }", "command.secrets[0].name"),
+        ("{ name: RANK }", "command.secrets[0].name"),
+        ("{ name: a, env: MUSTER_X }", "command.secrets[0].env"),
+        ("{ name: a, env: 'A=B' }", "command.secrets[0].env"),
+        // `env` of the document sets it.
+        ("{ name: LR }", "command.secrets[0].name"),
+        ("{ name: a, env: LR }", "command.secrets[0].env"),
+        ("{ name: a, env: A, file: a }", "command.secrets[0]"),
+        ("{ name: A }, { name: b, env: A }", "command.secrets[1]"),
+        (
+            "{ name: a, file: x }, { name: b, file: x }",
+            "command.secrets[1]",
+        ),
+        ("{ name: a, file: ../x }", "command.secrets[0].file"),
+        ("{ name: a, file: .. }", "command.secrets[0].file"),
+        ("{ name: a, file: '' }", "command.secrets[0].file"),
+    ] {
+        let change = format!("command: {{ secrets: [{wrong}] }}");
+        let spec = read(&change).expect("a document");
+        let errors = spec.validate().expect_err(wrong);
+        let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(fields, [field], "{wrong}");
+    }
+}

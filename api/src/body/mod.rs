@@ -43,7 +43,7 @@ where
     }
 }
 
-fn format(request: &Request) -> Result<BodyFormat, ApiError> {
+pub(crate) fn format(request: &Request) -> Result<BodyFormat, ApiError> {
     let given = request
         .headers()
         .get(CONTENT_TYPE)
@@ -85,7 +85,7 @@ fn announced(request: &Request) -> Option<usize> {
         .ok()
 }
 
-async fn collect(body: Body, limit: usize) -> Result<Bytes, ApiError> {
+pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, ApiError> {
     let mut stream = body.into_data_stream();
     let mut read = Vec::new();
     let mut length = 0_usize;

@@ -3,4 +3,5 @@
 pub mod bootstrap;
 pub mod check_token;
 pub mod migrate;
+pub mod secrets;
 pub mod serve;

@@ -22,6 +22,7 @@ pub async fn serve(settings: ApiSettings) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let app = ApiState::start(&settings, stopping.clone())?;
+    app.secret_keys.check().await;
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("listen on {}", settings.listen))?;

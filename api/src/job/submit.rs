@@ -79,7 +79,7 @@ pub async fn submit(
     if params.dry_run {
         if asks_the_store(&document.value) {
             let mut tx = app.begin(&caller).await?;
-            checked(&mut tx, &caller, &mut document.value).await?;
+            checked(&app, &mut tx, &caller, &mut document.value).await?;
         }
         let job = wire::job(
             wire::submitted(imagined(&caller, document.value), &caller.user_name),
@@ -108,7 +108,7 @@ pub async fn submit(
             return Ok(answered.answer(|job: JobView| Some(place(job.id))));
         }
     };
-    let stored = begun(&mut tx, &caller, new).await?;
+    let stored = begun(&app, &mut tx, &caller, new).await?;
     let (id, body) = written(&caller, stored);
     once.keep(&mut tx, &caller, StatusCode::CREATED, &body)
         .await?;
@@ -117,8 +117,13 @@ pub async fn submit(
 }
 
 /// Inserts a job after checks in the same transaction.
-async fn begun(conn: &mut PgConnection, caller: &Caller, mut new: NewJob) -> Result<Job, ApiError> {
-    checked(conn, caller, &mut new.spec).await?;
+async fn begun(
+    app: &ApiState,
+    conn: &mut PgConnection,
+    caller: &Caller,
+    mut new: NewJob,
+) -> Result<Job, ApiError> {
+    checked(app, conn, caller, &mut new.spec).await?;
     Ok(job::insert(conn, &new, clock::now()).await?)
 }
 
@@ -129,11 +134,16 @@ fn asks_the_store(spec: &JobSpec) -> bool {
 }
 
 async fn checked(
+    app: &ApiState,
     conn: &mut PgConnection,
     caller: &Caller,
     spec: &mut JobSpec,
 ) -> Result<(), ApiError> {
-    spec.priority = Some(RestrictedParts::of_job(spec).check(conn, caller).await?);
+    spec.priority = Some(
+        RestrictedParts::of_job(spec)
+            .check(app, conn, caller)
+            .await?,
+    );
     origin::resolve(conn, spec).await?;
     Ok(())
 }

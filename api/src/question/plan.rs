@@ -43,7 +43,7 @@ pub async fn plan(
     let restricted = RestrictedParts::of_job(&job);
     if job.from.is_some() || !restricted.is_empty() {
         let mut tx = app.begin(&caller).await?;
-        job.priority = Some(restricted.check(&mut tx, &caller).await?);
+        job.priority = Some(restricted.check(&app, &mut tx, &caller).await?);
         begins = origin::resolve(&mut tx, &mut job).await?;
     }
     match ask(&app, &caller, Question::Plan { job, begins }).await? {

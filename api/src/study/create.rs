@@ -72,7 +72,7 @@ pub async fn create(
     if params.dry_run {
         if !restricted.is_empty() {
             let mut tx = app.begin(&caller).await?;
-            let priority = restricted.check(&mut tx, &caller).await?;
+            let priority = restricted.check(&app, &mut tx, &caller).await?;
             document.value.set_priority(priority);
         }
         let imagined = imagined(&caller, document.value);
@@ -87,7 +87,7 @@ pub async fn create(
             return Ok(answered.answer(|one: StudyView| Some(place(one.id))));
         }
     };
-    let priority = restricted.check(&mut tx, &caller).await?;
+    let priority = restricted.check(&app, &mut tx, &caller).await?;
     if !restricted.is_empty() {
         document.value.set_priority(priority);
     }

@@ -46,6 +46,7 @@ pub mod report;
 pub mod restored;
 pub mod retention;
 pub mod round;
+pub mod secret;
 mod service;
 pub mod study;
 pub mod task;

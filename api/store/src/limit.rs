@@ -199,7 +199,11 @@ pub async fn admit_token(
     below("user_tokens", limits.user_tokens, unsigned(row.own))
 }
 
-fn below(limit: &str, most: u64, used: u64) -> Result<(), StoreError> {
+/// Refuses one more if `used` has reached the limit.
+///
+/// # Errors
+/// [`StoreError::Exceeded`].
+pub(crate) fn below(limit: &str, most: u64, used: u64) -> Result<(), StoreError> {
     if used < most {
         return Ok(());
     }

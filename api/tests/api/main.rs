@@ -25,6 +25,7 @@ mod preemption_caps;
 mod priorities;
 mod questions;
 mod rounds;
+mod secrets;
 mod streams;
 mod studies;
 mod tenancy;

@@ -15,6 +15,7 @@ use muster_model::progress::Sample;
 use muster_model::task::{Outcome, Role};
 use muster_model::tenant::{Access, Tenant};
 use muster_model::view::Problem;
+use muster_secret::{KeySource, new_key};
 use muster_store::plan::PlanIds;
 use muster_store::pool::{self, StorePool};
 use muster_store::report::{NodeReport, TaskEvents};
@@ -117,12 +118,25 @@ pub fn progress(step: u64) -> TaskReport {
     }
 }
 
+/// Writes a key file.
+fn keys(folder: &Path) -> KeySource {
+    let path = folder.join("keys");
+    let key = new_key("test").expect("a key");
+    std::fs::write(&path, key.as_bytes()).expect("written");
+    KeySource::File(path)
+}
+
 impl World {
     pub async fn new() -> Self {
         Self::with(ClientLimits::default()).await
     }
 
     pub async fn with(limits: ClientLimits) -> Self {
+        Self::keyed(limits, keys).await
+    }
+
+    /// Starts with these keys of secrets, made in the folder of the world.
+    pub async fn keyed(limits: ClientLimits, keys: impl FnOnce(&Path) -> KeySource) -> Self {
         let db = TestDb::new().await;
         let files = tempfile::tempdir().expect("a folder");
         let (red, blue) = (id(), id());
@@ -163,6 +177,7 @@ impl World {
             database_connections: 8,
             checkpoint_root: Some(muster_model::place::Place::Folder(checkpoints)),
             web_root: Some(web),
+            secret_keys: keys(files.path()),
             limits,
         };
         let stopping = CancellationToken::new();

@@ -87,6 +87,10 @@ annotations:
 {{- end -}}
 {{- end -}}
 
+{{- define "muster.keysSecret" -}}
+{{- default (printf "%s-secret-keys" (include "muster.fullname" .)) .Values.secrets.existingSecret -}}
+{{- end -}}
+
 {{- define "muster.joinSecret" -}}
 {{- default (printf "%s-join" (include "muster.fullname" .)) .Values.joinToken.existingSecret -}}
 {{- end -}}

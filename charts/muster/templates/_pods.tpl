@@ -78,6 +78,23 @@ topologySpreadConstraints:
       key: {{ .key }}
 {{- end -}}
 
+{{/* The keys of users' secrets, for the API server and the scheduler. */}}
+{{- define "muster.keysMount" -}}
+- name: secret-keys
+  mountPath: /etc/muster/secret-keys
+  readOnly: true
+{{- end -}}
+
+{{- define "muster.keysVolume" -}}
+- name: secret-keys
+  secret:
+    secretName: {{ include "muster.keysSecret" . }}
+    defaultMode: 0440
+    items:
+      - key: {{ .Values.secrets.key }}
+        path: keys
+{{- end -}}
+
 {{- define "muster.postgresCaMount" -}}
 {{- if and (eq .Values.postgres.mode "external") .Values.postgres.external.caSecret }}
 - name: postgres-ca

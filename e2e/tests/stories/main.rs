@@ -35,6 +35,7 @@ mod run;
 #[path = "../../../executor/engine/training/tests/rig/s3.rs"]
 #[expect(dead_code, reason = "the engine's tests use the other items")]
 mod s3;
+mod secrets;
 mod shards;
 mod shared;
 mod slicing;

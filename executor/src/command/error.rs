@@ -1,6 +1,7 @@
 //! Reasons why a user's program could not be started.
 
 use super::code::CodeFetchError;
+use super::secrets::SecretsError;
 use muster_model::id::JobId;
 use std::io;
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub enum CommandError {
         #[source]
         source: CodeFetchError,
     },
+    #[error("the secrets of the program are not available")]
+    Secrets(#[source] SecretsError),
     #[error("command.python.requirements is {path:?}, which {what}")]
     Requirements { path: String, what: String },
     #[error(
@@ -114,6 +117,7 @@ impl CommandError {
             Self::Read { .. }
             | Self::Write { .. }
             | Self::Code { .. }
+            | Self::Secrets(_)
             | Self::Requirements { .. }
             | Self::Packages { .. }
             | Self::OriginInBucket
@@ -135,6 +139,7 @@ impl CommandError {
             | Self::OriginInBucket
             | Self::Origin { .. } => false,
             Self::Code { source, .. } => source.is_of_this_node(),
+            Self::Secrets(source) => source.is_of_this_node(),
             Self::Read { .. }
             | Self::Write { .. }
             | Self::Packages { .. }

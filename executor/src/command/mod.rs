@@ -7,17 +7,20 @@
 
 mod check;
 mod code;
+mod daemon;
 mod environment;
 mod error;
 mod files;
 mod origin;
 mod port;
 mod python;
+mod secrets;
 
 pub use environment::{Paths, variables};
 pub use error::CommandError;
 pub(crate) use port::listen;
 pub(crate) use python::FOLDER as ENVIRONMENTS;
+pub(crate) use secrets::remove as remove_secrets;
 
 use crate::events;
 use crate::folder::NodeTaskFolder;
@@ -84,6 +87,7 @@ fn become_program(
     files::lay_out(&paths, command)?;
     let peers: Option<Peers> = folder.peers().read().ok().flatten();
     origin::prepare(&paths, &launch, peers.as_ref())?;
+    let command = &secrets::receive(&paths.task, command).map_err(CommandError::Secrets)?;
     let python = command.python.as_ref();
     let python = python.map(|python| python::prepare(&paths, &launch, command, python));
     let python = python.transpose()?;

@@ -130,7 +130,13 @@ fn key(text: &str, command: &Command) -> Result<String, CommandError> {
     digest.update(&version.stdout);
     digest.update(text.as_bytes());
     let settings = command.env.iter();
-    for (name, value) in settings.filter(|(name, _)| name.starts_with("PIP_")) {
+    // A digest of a secret would be readable as the name of a folder.
+    let is_secret = |name: &str| {
+        let mut secrets = command.secrets.iter();
+        secrets.any(|secret| secret.variable() == Some(name))
+    };
+    let settings = settings.filter(|(name, _)| name.starts_with("PIP_") && !is_secret(name));
+    for (name, value) in settings {
         digest.update(format!("\n{name}={value}").as_bytes());
     }
     if text.lines().any(names_a_file) {

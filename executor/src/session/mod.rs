@@ -18,6 +18,7 @@ use crate::lease::Lease;
 use crate::loop_event::NodeLoopEvent;
 use crate::metrics::ExecutorMetrics;
 use crate::process::boot_id;
+use crate::secret_client::SchedulerLink;
 use crate::usage_sampler::UsageSampler;
 use muster_model::node::Capacity;
 use muster_proto::MAX_MESSAGE_BYTES;
@@ -103,6 +104,8 @@ pub struct SessionContext {
     pub usage_sampler: UsageSampler,
     pub metrics: ExecutorMetrics,
     pub disk_monitor: DiskMonitor,
+    /// Other requests use the connection of the session.
+    pub link: SchedulerLink,
 }
 
 /// Unacknowledged heartbeats, and the settings of the `Welcome`.
@@ -142,6 +145,7 @@ impl Dialer {
         loop {
             let mut has_begun = false;
             let Err(error) = self.hold(&mut has_begun).await;
+            self.context.link.set(None);
             let _ = self.loop_events.send(NodeLoopEvent::Disconnected);
             self.context.metrics.disconnected();
             if has_begun {
@@ -155,7 +159,8 @@ impl Dialer {
     }
 
     async fn hold(&self, has_begun: &mut bool) -> Result<std::convert::Infallible, SessionError> {
-        let mut client = NodeSessionsClient::new(self.dial().await?)
+        let channel = self.dial().await?;
+        let mut client = NodeSessionsClient::new(channel.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         // Two reports and some heartbeats fit; more are never unacknowledged.
@@ -175,6 +180,7 @@ impl Dialer {
             .await
             .map_err(|_| SessionError::NoWelcome)??;
         *has_begun = true;
+        self.context.link.set(Some(channel));
         tracing::info!(
             node.id = welcome.node_id,
             lease_ms = welcome.lease_ms,

@@ -17,6 +17,7 @@ mod writer;
 pub use request::CheckpointRequest;
 
 use crate::clock;
+use crate::command;
 use crate::error::ExecutorError;
 use crate::folder::NodeTaskFolder;
 use crate::lease::{Lease, LeaseWatch};
@@ -139,6 +140,7 @@ pub fn run(arguments: &ShimArguments) -> Result<(), ExecutorError> {
         Ok(outcome) => outcome,
         Err(error) => error.outcome(),
     };
+    command::remove_secrets(&folder);
     if let Some(cgroup) = &arguments.cgroup {
         let _ = fs::remove_dir(cgroup);
     }

@@ -13,6 +13,7 @@ mod message;
 mod metric;
 mod objective;
 mod run;
+mod secrets;
 mod series;
 mod server;
 

@@ -2,6 +2,7 @@
 
 use super::message::{self, LogBatch, Malformed};
 use super::run::MlflowRun;
+use super::secrets;
 use super::series::{ProgressSeries, TaskReportSummary};
 use crate::clock;
 use crate::code_cache::CodeCache;
@@ -10,6 +11,7 @@ use crate::error::ExecutorError;
 use crate::events;
 use crate::folder::NodeTaskFolder;
 use crate::log_once::LogOnce;
+use crate::secret_client::SecretClient;
 use crate::shim::{CheckpointRequest, StopNotice};
 use axum::body::Body;
 use axum::extract::{Query, State};
@@ -49,6 +51,7 @@ pub struct Tracking {
     listener: TcpListener,
     tasks: PathBuf,
     code: CodeCache,
+    secrets: SecretClient,
     runs: TrackedRuns,
 }
 
@@ -57,9 +60,10 @@ pub struct Tracking {
 pub struct TrackedRuns(Arc<Mutex<BTreeMap<TaskId, TrackedTask>>>);
 
 #[derive(Debug)]
-struct TrackingApp {
+pub(super) struct TrackingApp {
     tasks: PathBuf,
     code: CodeCache,
+    pub(super) secrets: SecretClient,
     runs: TrackedRuns,
     /// Notified when a task makes its first request.
     opened: Notify,
@@ -76,7 +80,7 @@ struct TrackedTask {
 
 /// Error answer in the format of MLflow's clients.
 #[derive(Debug)]
-struct MlflowError {
+pub(super) struct MlflowError {
     status: StatusCode,
     code: &'static str,
     message: String,
@@ -90,7 +94,12 @@ impl Tracking {
     ///
     /// # Errors
     /// If no port is available, or if it cannot be stored.
-    pub fn open(data: &Path, host: IpAddr, code: CodeCache) -> Result<Self, ExecutorError> {
+    pub fn open(
+        data: &Path,
+        host: IpAddr,
+        code: CodeCache,
+        secrets: SecretClient,
+    ) -> Result<Self, ExecutorError> {
         let path = data.join("tracking-port");
         let before: Option<u16> = disk::read(&path).ok().flatten();
         let again = before.and_then(|port| TcpListener::bind((host, port)).ok());
@@ -117,6 +126,7 @@ impl Tracking {
             listener,
             tasks,
             code,
+            secrets,
             runs: TrackedRuns::default(),
         })
     }
@@ -141,6 +151,7 @@ impl Tracking {
         let app = Arc::new(TrackingApp {
             tasks: self.tasks,
             code: self.code,
+            secrets: self.secrets,
             runs: self.runs,
             opened: Notify::new(),
         });
@@ -171,6 +182,7 @@ fn routes(app: Arc<TrackingApp>) -> Router {
         .route("/muster/v1/stopping", get(stopping))
         .route("/muster/v1/checkpoint", post(report_checkpoint))
         .route("/muster/v1/code", get(code))
+        .route("/muster/v1/secrets", get(secrets::secrets))
         .fallback(async || {
             MlflowError::new(
                 StatusCode::NOT_FOUND,
@@ -426,6 +438,13 @@ impl TrackedRuns {
 }
 
 impl TrackingApp {
+    /// Returns the task to which the token belongs.
+    pub(super) fn launch(&self, headers: &HeaderMap) -> Result<TaskLaunch, MlflowError> {
+        let id = self.open(headers)?;
+        let runs = self.lock();
+        Ok(runs.get(&id).ok_or_else(denied)?.launch.clone())
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, TrackedTask>> {
         self.runs.lock()
     }
@@ -566,7 +585,7 @@ fn not_kept(error: std::io::Error) -> MlflowError {
 }
 
 impl MlflowError {
-    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self {
             status,
             code,

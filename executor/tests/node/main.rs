@@ -16,6 +16,7 @@ mod metrics;
 mod quiet;
 mod request;
 mod scheduler;
+mod secrets;
 mod session;
 mod shipping;
 mod site;

@@ -6,7 +6,8 @@ use muster_model::id::TaskId;
 use muster_proto::session::node_sessions_server::{NodeSessions, NodeSessionsServer};
 use muster_proto::session::{
     AssignedTask, Assignment, Erase, Erased, FromNode, HeartbeatAck, Hello, Report, ReportAck,
-    ToNode, Welcome, from_node, to_node,
+    TaskSecret, TaskSecretsAnswer, TaskSecretsRequest, ToNode, Welcome, from_node, task_secret,
+    to_node,
 };
 use prost::Message as _;
 use std::collections::BTreeMap;
@@ -45,7 +46,16 @@ struct NodeSessionStub {
     erase: watch::Receiver<Erase>,
     is_reachable: watch::Receiver<bool>,
     has_lost: Arc<AtomicBool>,
+    secrets: Arc<Mutex<Secrets>>,
     lease_ms: u64,
+}
+
+/// Secrets that tasks get.
+#[derive(Default)]
+struct Secrets {
+    results: BTreeMap<String, task_secret::Result>,
+    are_refused: bool,
+    asked: u32,
 }
 
 pub struct Scheduler {
@@ -55,6 +65,7 @@ pub struct Scheduler {
     erase: watch::Sender<Erase>,
     is_reachable: watch::Sender<bool>,
     has_lost: Arc<AtomicBool>,
+    secrets: Arc<Mutex<Secrets>>,
     _runtime: Runtime,
 }
 
@@ -75,12 +86,14 @@ impl Scheduler {
         let (erase, ordered) = watch::channel(Erase::default());
         let (is_reachable, reachable) = watch::channel(true);
         let has_lost = Arc::new(AtomicBool::new(false));
+        let secrets = Arc::new(Mutex::new(Secrets::default()));
         let service = NodeSessionStub {
             heard: Arc::clone(&heard),
             assignment: assigned,
             erase: ordered,
             is_reachable: reachable,
             has_lost: Arc::clone(&has_lost),
+            secrets: Arc::clone(&secrets),
             lease_ms,
         };
         let listener = runtime
@@ -101,6 +114,7 @@ impl Scheduler {
             erase,
             is_reachable,
             has_lost,
+            secrets,
             _runtime: runtime,
         }
     }
@@ -125,6 +139,29 @@ impl Scheduler {
             tenant_id: tenant_id.to_owned(),
             job_id: job_id.to_owned(),
         });
+    }
+
+    /// Sets the value of a secret, or why it has none.
+    pub fn set_secret(&self, name: &str, result: Result<&str, &str>) {
+        let result = match result {
+            Ok(value) => task_secret::Result::Value(value.to_owned()),
+            Err(problem) => task_secret::Result::Problem(problem.to_owned()),
+        };
+        self.secrets().results.insert(name.to_owned(), result);
+    }
+
+    /// Answers requests for secrets as a scheduler that does not lead.
+    pub fn refuse_secrets(&self, are_refused: bool) {
+        self.secrets().are_refused = are_refused;
+    }
+
+    /// Number of requests for secrets.
+    pub fn asked_secrets(&self) -> u32 {
+        self.secrets().asked
+    }
+
+    fn secrets(&self) -> MutexGuard<'_, Secrets> {
+        self.secrets.lock().expect("not poisoned")
     }
 
     /// Ends the session and refuses new ones.
@@ -247,6 +284,33 @@ impl NodeSessions for NodeSessionStub {
             }
         });
         Ok(Response::new(ReceiverStream::new(stream)))
+    }
+
+    async fn task_secrets(
+        &self,
+        request: Request<TaskSecretsRequest>,
+    ) -> Result<Response<TaskSecretsAnswer>, Status> {
+        let credential = {
+            let heard = self.heard.lock().expect("not poisoned");
+            let hello = heard.hellos.last();
+            hello.map(|hello| hello.credential.clone())
+        };
+        let mut secrets = self.secrets.lock().expect("not poisoned");
+        secrets.asked += 1;
+        if secrets.are_refused {
+            return Err(Status::unavailable("this one does not lead"));
+        }
+        if credential != Some(request.into_inner().credential) {
+            return Err(Status::permission_denied("not the node's credential"));
+        }
+        let results = secrets.results.iter();
+        let results = results.map(|(name, result)| TaskSecret {
+            name: name.clone(),
+            result: Some(result.clone()),
+        });
+        Ok(Response::new(TaskSecretsAnswer {
+            secrets: results.collect(),
+        }))
     }
 }
 

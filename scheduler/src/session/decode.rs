@@ -155,7 +155,7 @@ pub fn job_id(field: &'static str, text: &str) -> Result<JobId, MessageDecodeErr
     })
 }
 
-fn task_id(field: &'static str, text: &str) -> Result<TaskId, MessageDecodeError> {
+pub(super) fn task_id(field: &'static str, text: &str) -> Result<TaskId, MessageDecodeError> {
     text.parse().map_err(|_| MessageDecodeError::Id {
         field,
         value: text.chars().take(64).collect(),

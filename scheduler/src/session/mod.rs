@@ -11,6 +11,7 @@ mod generations;
 mod heartbeat_batcher;
 mod join;
 mod registry;
+mod task_secrets;
 mod unproven;
 mod writes;
 
@@ -38,6 +39,7 @@ use muster_proto::session as proto;
 use muster_proto::session::from_node::Message as From;
 use muster_proto::session::node_sessions_server::NodeSessions;
 use muster_proto::session::to_node::Message as To;
+use muster_secret::SecretKeys;
 use muster_store::membership::{self, ExecutorRecord, SecretHash};
 use muster_store::pool::StorePool;
 use muster_store::{PgConnection, StoreError};
@@ -74,6 +76,7 @@ pub struct Sessions {
     heartbeats: HeartbeatHandle,
     registry: Registry,
     erasures: Erasures,
+    secret_keys: Arc<SecretKeys>,
     /// Whether this process leads. Otherwise it refuses sessions, so that nodes try another
     /// scheduler.
     leader: watch::Receiver<bool>,
@@ -147,6 +150,15 @@ impl NodeSessions for Sessions {
         );
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
+
+    async fn task_secrets(
+        &self,
+        request: Request<proto::TaskSecretsRequest>,
+    ) -> Result<Response<proto::TaskSecretsAnswer>, Status> {
+        registry::leads(&self.leader)?;
+        let answer = self.secrets_of_task(&request.into_inner()).await?;
+        Ok(Response::new(answer))
+    }
 }
 
 /// Pools of connections to Postgres.
@@ -177,12 +189,19 @@ impl Sessions {
                 pools.own.clone(),
                 Duration::from_millis(config.lease_ms / 2),
             ),
+            secret_keys: Arc::new(SecretKeys::new(config.secret_keys.clone())),
             config,
             registry,
             erasures,
             leader,
             metrics,
         }
+    }
+
+    /// Returns the keys of users' secrets.
+    #[must_use]
+    pub fn secret_keys(&self) -> Arc<SecretKeys> {
+        Arc::clone(&self.secret_keys)
     }
 
     /// Decides whether the executor may act for the node, before the rest of its Hello is read.

@@ -102,6 +102,10 @@ impl Store {
         }
     }
 
+    pub fn tenant(&self) -> TenantId {
+        self.tenant
+    }
+
     pub async fn submit(&self, workers: (u32, u32)) -> JobId {
         self.submit_document(serde_json::json!({
             "version": "muster/v1",
@@ -298,6 +302,7 @@ impl Store {
 /// Settings for tests: short intervals, a short grace.
 pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> SchedulerConfig {
     SchedulerConfig {
+        secret_keys: muster_secret::KeySource::None,
         tls: None,
         listen,
         database_url: store.database.scheduler_url.clone(),

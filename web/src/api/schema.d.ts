@@ -869,6 +869,52 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/secrets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tenant's secrets
+         * @description By name, without their values.
+         */
+        get: operations["listSecrets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/secrets/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Create or replace a secret
+         * @description The value is encrypted before it is stored, and no route returns it. Programs whose document
+         *     names the secret in `command.secrets` receive it when they start; a new version reaches the next
+         *     start. 501 `no-secret-key` if the cluster has no key.
+         */
+        put: operations["setSecret"];
+        post?: never;
+        /**
+         * Delete a secret
+         * @description Refused while open jobs or studies name it (409 `secret-in-use`), unless `force=true`.
+         */
+        delete: operations["deleteSecret"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/stream": {
         parameters: {
             query?: never;
@@ -1883,6 +1929,11 @@ export interface components {
             parameter_servers?: number;
             python?: components["schemas"]["PythonEnvironment"] | null;
             /**
+             * @description Secrets of the tenant that the program receives as environment variables or files. Their
+             *     values are not part of the document. At most 64.
+             */
+            secrets?: components["schemas"]["SecretRef"][];
+            /**
              * Format: int64
              * @description Expected number of steps, for progress and estimates. It does not stop the program. 1 to
              *     1,000,000,000.
@@ -2437,6 +2488,20 @@ export interface components {
             /** @enum {string} */
             kind: "node_membership";
             name: string;
+        } | {
+            by: components["schemas"]["Actor"];
+            /** @enum {string} */
+            kind: "secret_set";
+            name: string;
+            /** Format: int64 */
+            version: number;
+        } | {
+            by: components["schemas"]["Actor"];
+            /** @enum {string} */
+            kind: "secret_deleted";
+            name: string;
+            /** Format: int64 */
+            version: number;
         } | {
             by?: components["schemas"]["Actor"] | null;
             job_id: components["schemas"]["JobId"];
@@ -3205,6 +3270,11 @@ export interface components {
             open_studies?: number | null;
             /**
              * Format: int64
+             * @description Maximum number of stored secrets.
+             */
+            secrets?: number | null;
+            /**
+             * Format: int64
              * @description Maximum number of tokens that are neither revoked nor expired.
              */
             tokens?: number | null;
@@ -3461,6 +3531,11 @@ export interface components {
              * @description Seconds from now, at most 604800 (a week). Default: an hour.
              */
             lifetime_s?: number | null;
+        };
+        /** @description Value of a secret. */
+        NewSecret: {
+            /** @description 1 byte to 64 KiB of UTF-8 without NUL. */
+            value: string;
         };
         /** @description A tenant to create. */
         NewTenant: {
@@ -4129,6 +4204,38 @@ export interface components {
                 /** @description Name of the policy; null if the round does not contain it. */
                 policy: string | null;
                 totals: components["schemas"]["RoundTotals"] | null;
+            }[];
+        };
+        /** @description One page of a list. */
+        Page_SecretView: {
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
+            continue: string | null;
+            items: {
+                /** Format: date-time */
+                created_at: string;
+                name: string;
+                /**
+                 * Format: int64
+                 * @description Number of open jobs whose document names it.
+                 */
+                open_jobs: number;
+                /**
+                 * Format: int64
+                 * @description Number of open studies whose document names it.
+                 */
+                open_studies: number;
+                /**
+                 * Format: date-time
+                 * @description Time of the present version.
+                 */
+                updated_at: string;
+                /** @description Author of the present version. */
+                updated_by: components["schemas"]["Actor"];
+                /**
+                 * Format: int64
+                 * @description 1, and one more with each replacement.
+                 */
+                version: number;
             }[];
         };
         /** @description One page of a list. */
@@ -5054,6 +5161,57 @@ export interface components {
             secret: string;
         };
         /**
+         * @description A secret of the tenant (`PUT /secrets/{name}`) that the program receives, by default as an
+         *     environment variable of the secret's name. At most one of `env` and `file` is given.
+         */
+        SecretRef: {
+            /** @description Another environment variable. */
+            env?: string | null;
+            /** @description File of this name in the folder `$MUSTER_SECRETS_DIR`, in place of a variable. */
+            file?: string | null;
+            /** @description Name of a secret of this tenant. `muster secrets set NAME` stores one. */
+            name: string;
+        };
+        /** @description Answer to `PUT /secrets/{name}`. */
+        SecretVersion: {
+            name: string;
+            /** Format: date-time */
+            updated_at: string;
+            /**
+             * Format: int64
+             * @description 1 for a new secret.
+             */
+            version: number;
+        };
+        /** @description Secret of a tenant, without its value. */
+        SecretView: {
+            /** Format: date-time */
+            created_at: string;
+            name: string;
+            /**
+             * Format: int64
+             * @description Number of open jobs whose document names it.
+             */
+            open_jobs: number;
+            /**
+             * Format: int64
+             * @description Number of open studies whose document names it.
+             */
+            open_studies: number;
+            /**
+             * Format: date-time
+             * @description Time of the present version.
+             */
+            updated_at: string;
+            /** @description Author of the present version. */
+            updated_by: components["schemas"]["Actor"];
+            /**
+             * Format: int64
+             * @description 1, and one more with each replacement.
+             */
+            version: number;
+        };
+        /**
          * @description The training series of a job. After a restart from a checkpoint the job repeats the steps after
          *     it; the series then contains only their newer samples.
          */
@@ -5504,6 +5662,11 @@ export interface components {
              * @description Maximum number of studies that have not finished.
              */
             open_studies: number;
+            /**
+             * Format: int64
+             * @description Maximum number of stored secrets.
+             */
+            secrets: number;
             /**
              * Format: int64
              * @description Maximum number of tokens that are neither revoked nor expired.
@@ -7825,6 +7988,107 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["RoundView"];
                 };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listSecrets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All secrets */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_SecretView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    setSecret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 characters of A-Z, a-z, 0-9, '_', '.' and '-', beginning with a letter or '_' */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewSecret"];
+            };
+        };
+        responses: {
+            /** @description Created or replaced */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecretVersion"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteSecret: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Delete the secret although open jobs or studies name it. Their programs fail at their next
+                 *     start.
+                 */
+                force?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Name of the secret */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description A refusal */
             default: {

@@ -47,6 +47,9 @@ export function tone(event: MusterEvent): Tone {
       return event.excluded ? "bad" : "good";
     case "node_noticed":
       return event.notice.closed === "open" ? "good" : "warn";
+    case "secret_set":
+    case "secret_deleted":
+      return "info";
     case "node_membership":
       return event.change === "replaced" ? "warn" : "info";
   }

@@ -23,6 +23,7 @@ mod quota_preview;
 pub mod replay;
 mod resolve_job;
 pub mod run;
+pub mod secrets;
 pub mod show;
 pub mod simulate;
 mod simulation_args;
@@ -113,6 +114,8 @@ pub enum RemoteCommand {
     Tenants(tenants::TenantsArgs),
     /// List priority classes; set or delete one
     Priorities(priorities::PrioritiesArgs),
+    /// List secrets for programs; store or delete one
+    Secrets(secrets::SecretsArgs),
     /// List tokens; create or revoke one
     Tokens(tenants::TokensArgs),
     /// List measured speeds of families of jobs, or forget those of a family
@@ -173,6 +176,7 @@ impl RemoteCommand {
             Self::Uncordon(node) => node.run(session, false).await?,
             Self::Tenants(options) => options.run(session).await?,
             Self::Priorities(options) => options.run(session).await?,
+            Self::Secrets(options) => options.run(session).await?,
             Self::Tokens(options) => options.run(session).await?,
             Self::Families(options) => options.run(session).await?,
             Self::Replay(options) => options.run(session).await?,

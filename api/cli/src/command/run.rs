@@ -43,6 +43,14 @@ pub struct RunArgs {
     /// Environment variable of the program; without a value, that of this shell. May be repeated.
     #[arg(short, long = "env", value_name = "NAME[=VALUE]")]
     env: Vec<String>,
+    /// Secret of the tenant that the program receives as an environment variable, by default of the
+    /// same name. May be repeated; `muster secrets set NAME` stores one.
+    #[arg(long = "secret", value_name = "NAME[=VARIABLE]")]
+    secrets: Vec<String>,
+    /// Secret that the program receives as a file in $MUSTER_SECRETS_DIR, by default of the same
+    /// name. May be repeated.
+    #[arg(long = "secret-file", value_name = "NAME[=FILE]")]
+    secret_files: Vec<String>,
     /// Set another field of the document, such as retries=3; may be repeated.
     #[arg(long = "set", value_name = "FIELD=VALUE")]
     set: Vec<String>,
@@ -223,7 +231,24 @@ impl RunArgs {
             let (name, value) = variable(named)?;
             document["command"]["env"][name] = json!(value);
         }
+        let secrets = self.secrets();
+        if !secrets.is_empty() {
+            document["command"]["secrets"] = json!(secrets);
+        }
         Ok(document)
+    }
+
+    /// Returns the secrets of the document.
+    fn secrets(&self) -> Vec<Value> {
+        let variables = self.secrets.iter().map(|text| match text.split_once('=') {
+            Some((name, variable)) => json!({ "name": name, "env": variable }),
+            None => json!({ "name": text }),
+        });
+        let files = self.secret_files.iter().map(|text| {
+            let (name, file) = text.split_once('=').unwrap_or((text, text));
+            json!({ "name": name, "file": file })
+        });
+        variables.chain(files).collect()
     }
 }
 

@@ -30,6 +30,9 @@ pub struct TenantLimitsArgs {
     /// Bytes of stored code archives.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     code_bytes: Option<TenantLimitArg>,
+    /// Stored secrets.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    secrets: Option<TenantLimitArg>,
     /// Stored events from the tasks of one job.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     job_events: Option<TenantLimitArg>,
@@ -88,6 +91,7 @@ impl TenantLimitsArgs {
             tokens: value(self.tokens),
             user_tokens: value(self.user_tokens),
             code_bytes: value(self.code_bytes),
+            secrets: value(self.secrets),
             job_events: value(self.job_events),
             job_event_bytes: value(self.job_event_bytes),
             job_points: value(self.job_points),

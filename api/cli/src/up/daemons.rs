@@ -1,6 +1,6 @@
 //! The daemons of a local cluster: their settings, and the order of their start and stop.
 
-use super::data::{DataFolder, Secrets};
+use super::data::{DataFolder, Secrets, write_private};
 use super::postgres::Postgres;
 use super::process::{DaemonCommand, Supervised};
 use anyhow::{Context as _, bail};
@@ -157,9 +157,16 @@ impl LocalCluster {
     /// # Errors
     /// If one of them cannot be started.
     pub async fn start_daemons(&mut self, datasets: &Path) -> anyhow::Result<()> {
-        let api = self.api().supervise()?;
+        let keys = self.secret_keys().await?;
+        let api = self
+            .api()
+            .env("MUSTER_API_SECRETS_KEY_FILE", &keys)
+            .supervise()?;
         self.running.push(api);
-        let scheduler = self.scheduler().supervise()?;
+        let scheduler = self
+            .scheduler()
+            .env("MUSTER_SCHEDULER_SECRETS_KEY_FILE", &keys)
+            .supervise()?;
         self.running.push(scheduler);
         listening(self.scheduler)
             .await
@@ -169,6 +176,29 @@ impl LocalCluster {
             self.executors.push(executor);
         }
         Ok(())
+    }
+
+    /// Returns the file with the keys of users' secrets; creates it with a new key.
+    async fn secret_keys(&self) -> anyhow::Result<String> {
+        let path = self.folder.secret_keys();
+        if !path.exists() {
+            let output = self
+                .api_command()
+                .args(["secrets", "new-key", "--id", "local"])
+                .output()
+                .await
+                .context("run muster-api secrets new-key")?;
+            if !output.status.success() {
+                bail!(
+                    "the key of secrets could not be made: {}",
+                    String::from_utf8_lossy(&output.stderr).trim()
+                );
+            }
+            let key = String::from_utf8(output.stdout).context("the key is text")?;
+            write_private(&path, &key)?;
+        }
+        let path = path.into_os_string().into_string();
+        path.map_err(|path| anyhow::anyhow!("{} is not UTF-8", path.display()))
     }
 
     /// Waits until REST answers and every node has joined.

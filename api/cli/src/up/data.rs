@@ -204,6 +204,12 @@ impl DataFolder {
         self.root.join("checkpoints")
     }
 
+    /// Returns the file with the keys of users' secrets.
+    #[must_use]
+    pub fn secret_keys(&self) -> PathBuf {
+        self.root.join("secret-keys")
+    }
+
     #[must_use]
     pub fn node(&self, name: &str) -> PathBuf {
         self.root.join("nodes").join(name)

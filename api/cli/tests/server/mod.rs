@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -37,16 +37,28 @@ impl Server {
 
     /// Returns the exit code and the output on stdout and stderr.
     pub fn muster(&self, arguments: &[&str]) -> (i32, String) {
+        self.muster_with(arguments, "")
+    }
+
+    /// The same with this standard input.
+    pub fn muster_with(&self, arguments: &[&str], input: &str) -> (i32, String) {
         let home = tempfile::tempdir().expect("a folder");
         let server = format!("http://{}", self.address);
-        let output = Command::new(env!("CARGO_BIN_EXE_muster"))
+        let mut child = Command::new(env!("CARGO_BIN_EXE_muster"))
             .args(["--server", &server, "--token", "t"])
             .args(arguments)
             .env_clear()
             .env("HOME", home.path())
-            .stdin(std::process::Stdio::null())
-            .output()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .expect("it runs");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        // A command that does not read it may have ended.
+        let _ = stdin.write_all(input.as_bytes());
+        drop(stdin);
+        let output = child.wait_with_output().expect("it ends");
         let (out, err) = (output.stdout, output.stderr);
         let said = [out, err].concat();
         let said = String::from_utf8(said).expect("text");

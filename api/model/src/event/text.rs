@@ -172,6 +172,15 @@ impl Event {
                 Closed::ToAll => format!("Node {name} is drained by its cluster"),
             },
             Self::NodeMembership { name, change, by } => membership(name, *change, by.as_ref()),
+            Self::SecretSet { name, version, by } => {
+                format!(
+                    "Version {version} of secret {name} stored{}",
+                    by_whom(Some(by))
+                )
+            }
+            Self::SecretDeleted { name, by, .. } => {
+                format!("Secret {name} deleted{}", by_whom(Some(by)))
+            }
             Self::JobDeleted { job_id, by } => {
                 format!("Job {job_id} deleted{}", by_whom(by.as_ref()))
             }

@@ -2,7 +2,7 @@
 
 use super::exchange::is_zero;
 use super::lenient;
-use super::{Code, PythonEnvironment};
+use super::{Code, PythonEnvironment, SecretRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -33,6 +33,11 @@ pub struct Command {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub env: BTreeMap<String, String>,
+    /// Secrets of the tenant that the program receives as environment variables or files. Their
+    /// values are not part of the document. At most 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schema(max_items = 64))]
+    pub secrets: Vec<SecretRef>,
     /// Working folder of the program: an absolute path that exists on every node. Default: a new
     /// folder of the task, which contains `code` and `files`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,7 @@
 use super::{BudgetUnit, Domain, Errors, JobMetric, Point, SearchSpec, Space, Stopper};
 use crate::metric::{NAME_RULE, is_name};
 use crate::spec::{
-    Code, FieldError, JobSpec, NO_ID, Pod, Preemption, Version, is_dns_label, is_id,
+    Code, FieldError, JobSpec, NO_ID, Pod, Preemption, SecretRef, Version, is_dns_label, is_id,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -262,6 +262,16 @@ impl StudySpec {
     pub fn code(&self) -> Option<Code> {
         let code = self.job.as_ref()?.get("command")?.get("code")?;
         Code::deserialize(code).ok()
+    }
+
+    /// Returns the secrets of all trials.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<SecretRef> {
+        let command = self.job.as_ref().and_then(|job| job.get("command"));
+        let secrets = command.and_then(|command| command.get("secrets"));
+        secrets
+            .and_then(|secrets| Vec::deserialize(secrets).ok())
+            .unwrap_or_default()
     }
 
     /// Returns the `preemption` part of all trials.

@@ -105,6 +105,8 @@ limits! {
     user_tokens = 100;
     /// Maximum bytes of stored code archives. Unused ones are removed.
     code_bytes = 10 << 30;
+    /// Maximum number of stored secrets.
+    secrets = 1_000;
     /// Maximum number of events that the tasks of one job report, including evaluations. Later ones
     /// are dropped.
     job_events = 100_000;

@@ -14,6 +14,7 @@ mod node;
 mod problem;
 mod question;
 mod round;
+mod secret;
 mod stream;
 mod study;
 mod tenant;
@@ -37,6 +38,7 @@ pub use question::{
     TenantShift, WhatIf, WhatIfView,
 };
 pub use round::{RoundSummaryView, RoundTotals, RoundView};
+pub use secret::{SecretVersion, SecretView};
 pub use stream::{LogEnd, LogPiece, Opened, ProgressMessage, name};
 pub use study::{
     Ask, Asked, BestTrialView, Proposal, ProposedTrial, StudyExtension, StudyView, Tell,

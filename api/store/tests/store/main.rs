@@ -25,6 +25,7 @@ mod request;
 mod resize;
 mod retention;
 mod round;
+mod secret;
 mod service;
 mod study;
 mod tenancy;

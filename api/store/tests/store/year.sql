@@ -29,6 +29,9 @@ begin
         select red, d || '-' || n, sha256(n::text::bytea), 201, repeat('b', 300), t + interval '1 day' from generate_series(1, 20) n;
     insert into code_archive (tenant_id, sha256, bytes, created_at, used_at)
         select red, encode(sha256(('code-' || d || '-' || n)::bytea), 'hex'), 1000, t, t from generate_series(1, 5) n;
+    insert into secret (tenant_id, name, version, key_id, nonce, ciphertext, created_at, updated_at, updated_by)
+        values (red, 'HF_TOKEN', 1, 'a', '', '', t, t, '{"user": "ann"}')
+        on conflict (tenant_id, name) do update set version = secret.version + 1, updated_at = excluded.updated_at;
     insert into question (id, tenant_id, asked_at, expires_at, question)
         select md5('question-' || d || '-' || n)::uuid, red, t, t + interval '1 minute', '{}' from generate_series(1, 5) n;
     insert into round (number, at, snapshot, plan, report)

@@ -2,6 +2,7 @@
 
 use super::Errors;
 use super::pod::parts_are_right;
+use super::secrets;
 use crate::spec::{
     CheckpointPolicy, Command, EvaluationPolicy, Exchange, JobSpec, Stop, is_sha256,
 };
@@ -23,6 +24,7 @@ impl JobSpec {
         check_arguments(errors, "command.check", &command.check, 0);
         check_variables(errors, command);
         check_files(errors, command);
+        secrets::check(errors, command);
         if let Some(code) = &command.code {
             errors.check(
                 "command.code.archive",

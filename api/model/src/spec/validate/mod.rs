@@ -13,6 +13,7 @@ mod node_constraints;
 mod not_yet;
 mod optimizer;
 mod pod;
+mod secrets;
 
 pub use node_constraints::{MAX_NODE_LABELS, check_labels};
 pub(crate) use pod::{is_image, is_object_name};

@@ -1,0 +1,43 @@
+//! Secrets of tenants for users' programs. No answer contains a value.
+
+mod body;
+pub mod delete;
+pub mod list;
+pub mod set;
+mod similar;
+
+pub use similar::similar;
+
+use crate::problem::{ApiError, ProblemKind};
+use axum::http::HeaderValue;
+use axum::http::header::CACHE_CONTROL;
+use axum::response::{IntoResponse, Response};
+use muster_model::spec::is_secret_name;
+use muster_secret::KeyError;
+
+/// Checks the name of a secret in a path.
+fn named(name: &str) -> Result<(), ApiError> {
+    if is_secret_name(name) {
+        return Ok(());
+    }
+    let expected =
+        "1 to 63 characters of A-Z, a-z, 0-9, '_', '.' and '-', beginning with a letter or '_'";
+    Err(ApiError::parameter("name", &format!("{name:?}"), expected))
+}
+
+/// Returns the refusal of a request that needs keys.
+pub fn no_keys(error: &KeyError) -> ApiError {
+    if matches!(error, KeyError::NotConfigured) {
+        let detail = "this cluster has no key for secrets; an administrator makes one with `muster-api secrets new-key` and sets secrets_key_file of API server and scheduler";
+        return ApiError::new(ProblemKind::NoSecretKey, detail);
+    }
+    ApiError::internal(error)
+}
+
+/// Prevents that proxies and browsers store the answer.
+fn not_stored(answer: impl IntoResponse) -> Response {
+    let mut response = answer.into_response();
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
