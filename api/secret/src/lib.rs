@@ -3,6 +3,7 @@
 //! The API server seals values before it stores them. The scheduler opens them when a node starts a
 //! task. Architecture invariant: this crate does not know the store, and the store knows no key.
 
+mod clock;
 mod keyring;
 mod sealed;
 mod source;

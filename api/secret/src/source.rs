@@ -1,5 +1,6 @@
 //! Where the keys come from: a file, or a program such as a client of a key management service.
 
+use crate::clock;
 use crate::keyring::{KeyError, Keyring};
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -60,7 +61,7 @@ impl SecretKeys {
             return Ok(Arc::clone(keys));
         }
         let keys = Arc::new(self.source.read().await?);
-        *read = Some((Instant::now(), Arc::clone(&keys)));
+        *read = Some((clock::instant(), Arc::clone(&keys)));
         Ok(keys)
     }
 

@@ -1,5 +1,6 @@
 //! Keys of users' secrets: makes a new one, and encrypts all secrets with the first one.
 
+use crate::clock;
 use crate::config::ApiFlags;
 use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
@@ -8,7 +9,6 @@ use muster_secret::{Keyring, Owner, Sealed, SecretKeys, new_key};
 use muster_store::pool::{self, StorePool};
 use muster_store::secret::{self, SecretRow};
 use muster_store::{tenant, tenant_scope};
-use time::OffsetDateTime;
 
 #[derive(Debug, Args)]
 pub struct Secrets {
@@ -36,7 +36,7 @@ impl Secrets {
     pub async fn run(self, flags: ApiFlags) -> anyhow::Result<()> {
         match self.command {
             SecretsCommand::NewKey { id } => {
-                let id = id.unwrap_or_else(|| OffsetDateTime::now_utc().date().to_string());
+                let id = id.unwrap_or_else(|| clock::now().date().to_string());
                 let line = new_key(&id)?;
                 Keyring::parse(&line).context("--id")?;
                 println!("{}", line.as_str());
