@@ -6,6 +6,7 @@ use muster_e2e::processes;
 use muster_e2e::story::log;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
+use sqlx::{Connection as _, PgConnection};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -61,24 +62,20 @@ fn files_with(folder: &Path, text: &str) -> Vec<String> {
 }
 
 /// Runs a statement as the owner of the cluster's database.
-fn sql(cluster: &TestCluster, statement: &str) {
-    let read = |file: &str| -> toml::Table {
-        let text = std::fs::read_to_string(cluster.data().join(file));
-        text.expect("a file").parse().expect("TOML")
-    };
-    let (secrets, state) = (read("secrets.toml"), read("up.toml"));
+async fn sql(cluster: &TestCluster, statement: &'static str) {
+    let secrets = settings(cluster, "secrets.toml");
+    let state = settings(cluster, "up.toml");
     let password = secrets["postgres_password"].as_str().expect("a password");
     let port = state["postgres_port"].as_integer().expect("a port");
     let url = format!("postgres://muster_owner:{password}@127.0.0.1:{port}/muster");
-    let ran = Command::new("psql")
-        .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", &url, "-c", statement])
-        .output()
-        .expect("psql, of Debian's postgresql-client, runs");
-    assert!(
-        ran.status.success(),
-        "{}",
-        String::from_utf8_lossy(&ran.stderr)
-    );
+    let mut connection = PgConnection::connect(&url).await.expect("connected");
+    let ran = sqlx::raw_sql(statement).execute(&mut connection).await;
+    ran.expect("the statement is right");
+}
+
+fn settings(cluster: &TestCluster, file: &str) -> toml::Table {
+    let text = std::fs::read_to_string(cluster.data().join(file));
+    text.expect("a file").parse().expect("TOML")
 }
 
 #[tokio::test]
@@ -146,7 +143,8 @@ async fn program_gets_secrets_that_nothing_else_keeps() {
     sql(
         &cluster,
         "update secret set ciphertext = (select ciphertext from secret where name = 'ssh-key'), nonce = (select nonce from secret where name = 'ssh-key') where name = 'HF_TOKEN'",
-    );
+    )
+    .await;
     let tampered = submit(&cluster, "tampered", "echo started").await;
     let failed = cluster
         .until(tampered, "a failure", |job| job.phase == JobPhase::Failed)
