@@ -89,7 +89,8 @@ topologySpreadConstraints:
 - name: secret-keys
   secret:
     secretName: {{ include "muster.keysSecret" . }}
-    defaultMode: 0440
+    # 0440; in decimal, which every version of YAML reads as a number.
+    defaultMode: 288
     items:
       - key: {{ .Values.secrets.key }}
         path: keys
