@@ -441,7 +441,7 @@ impl Client {
     }
 
     /// Returns the items of all pages of a list.
-    async fn rest<T: DeserializeOwned>(
+    pub(crate) async fn rest<T: DeserializeOwned>(
         &self,
         segments: &[&str],
         mut query: Vec<(&'static str, String)>,

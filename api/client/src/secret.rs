@@ -19,7 +19,7 @@ struct NewSecret<'a> {
 impl Client {
     /// Returns all secrets by name, without their values.
     pub async fn secrets(&self) -> Result<Vec<SecretView>, ClientError> {
-        self.all(&["secrets"], Vec::new()).await
+        self.rest(&["secrets"], Vec::new()).await
     }
 
     /// Creates or replaces a secret.

@@ -58,6 +58,7 @@ async fn client_calls_are_understood_by_the_server() {
         .await
         .expect("events");
     assert_eq!(events.items.len(), 1);
+    assert_eq!(client.secrets().await.expect("secrets"), []);
     let (worker, _) = world.run(job.id, 0, 0).await;
     world.write_log(worker, 0, b"hello\n").await;
     world.tell(worker, 1, 0, vec![progress(5)]).await;

@@ -88,6 +88,11 @@ async fn program_gets_secrets_that_nothing_else_keeps() {
     );
     assert!(said.contains("version 1"), "{said}");
     muster(&cluster, &["secrets", "set", "ssh-key"], VALUE);
+    let listed = muster(&cluster, &["secrets", "list"], "");
+    assert!(
+        listed.contains("HF_TOKEN") && listed.contains("ssh-key") && !listed.contains(VALUE),
+        "{listed}"
+    );
     // The digest shows what the program got, and not the value.
     let digest = r#"printf %s "$HF_TOKEN" | sha256sum; printf %s "$WANDB_API_KEY" | sha256sum; sha256sum < "$MUSTER_SECRETS_DIR/id""#;
     let waits =
