@@ -4,11 +4,12 @@
 use crate::auth::Caller;
 use crate::clock;
 use crate::problem::{ApiError, ProblemKind};
-use crate::secret::{no_keys, similar};
+use crate::secret::no_keys;
 use crate::state::ApiState;
 use muster_model::priority::{self, NO_PRIORITY, PriorityUser};
 use muster_model::spec::{Code, FieldError, JobSpec, Pod, Preemption, SecretRef};
 use muster_model::study::StudySpec;
+use muster_model::text::similar;
 use muster_secret::KeyError;
 use muster_store::{PgConnection, StoreError, code, priority_class, secret, tenant};
 
@@ -130,13 +131,13 @@ impl RestrictedParts {
         let missing = missing.filter(|(_, secret)| !known.contains(&secret.name));
         let errors = missing.map(|(index, secret)| {
             let name = &secret.name;
-            let hint = similar(name, &known)
-                .map_or_else(String::new, |other| format!("; did you mean {other}?"));
+            let hint = similar(name, known.iter().map(String::as_str))
+                .map_or_else(String::new, |other| format!("did you mean {other}? "));
             FieldError {
                 field: format!("{}command.secrets[{index}].name", self.at),
                 value: format!("{name:?}"),
                 expected: format!(
-                    "a secret of this tenant{hint} `muster secrets set {name}` stores one"
+                    "a secret of this tenant; {hint}`muster secrets set {name}` stores one"
                 ),
             }
         });

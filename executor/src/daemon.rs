@@ -52,7 +52,7 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
     capacity.rack.clone_from(&config.rack);
     capacity.labels.clone_from(&config.labels);
     capacity.driver_suspend = driver::of_node(&config, &capacity);
-    capacity.isolation = Some(isolation::of_node(&config)?);
+    capacity.isolation = isolation::of_node(&config)?;
     capacity.pods = Some(config.runtime == RuntimeKind::Pod);
     let limits = CgroupLimits::discover(config.cgroup_root.as_deref());
     let mut ledger = Ledger::open(&config.data_dir)?;

@@ -1,4 +1,4 @@
-//! What separates the tasks of different tenants on this node.
+//! What separates process tasks of different tenants on this node.
 
 use crate::config::{ExecutorConfig, RuntimeKind};
 use crate::error::ExecutorError;
@@ -8,21 +8,21 @@ use muster_model::node::TaskIsolation;
 use muster_model::place::Place;
 use std::path::Path;
 
-/// Returns the isolation of the node's tasks.
+/// Returns the isolation of the node's tasks; `None` if they are pods.
 ///
 /// # Errors
 /// If `task_user` names users that cannot enter a needed folder.
-pub fn of_node(config: &ExecutorConfig) -> Result<TaskIsolation, ExecutorError> {
+pub fn of_node(config: &ExecutorConfig) -> Result<Option<TaskIsolation>, ExecutorError> {
     if config.runtime == RuntimeKind::Pod {
-        return Ok(TaskIsolation::Pods);
+        return Ok(None);
     }
     let Some(users) = config.task_user else {
-        return Ok(TaskIsolation::ExecutorUser);
+        return Ok(Some(TaskIsolation::ExecutorUser));
     };
     match users {
         TaskUsers::Shared(_) => {
             check_access(config, users, false)?;
-            Ok(TaskIsolation::SharedUser)
+            Ok(Some(TaskIsolation::SharedUser))
         }
         TaskUsers::PerTenant { .. } => {
             let shared_view = obstacle().map_err(ExecutorError::Isolation)?;
@@ -33,7 +33,7 @@ pub fn of_node(config: &ExecutorConfig) -> Result<TaskIsolation, ExecutorError> 
                     "tasks share /tmp and see the processes of other tenants; give the executor CAP_SYS_ADMIN to prevent it"
                 );
             }
-            Ok(TaskIsolation::TenantUsers { shared_view })
+            Ok(Some(TaskIsolation::TenantUsers { shared_view }))
         }
     }
 }

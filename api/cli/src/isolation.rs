@@ -1,4 +1,4 @@
-//! Sentences about the isolation of tasks on nodes.
+//! Sentences about the isolation of process tasks on nodes.
 
 use muster_model::node::TaskIsolation;
 use muster_model::view::NodeView;
@@ -31,7 +31,6 @@ pub fn lines(nodes: &[NodeView]) -> Vec<String> {
 
 fn sentence(isolation: &TaskIsolation) -> String {
     match isolation {
-        TaskIsolation::Pods => "each task is a pod of its own".to_owned(),
         TaskIsolation::TenantUsers { shared_view: None } => {
             "each tenant has a Unix user of its own; tasks see no processes and temporary files of other tenants".to_owned()
         }

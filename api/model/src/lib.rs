@@ -43,7 +43,7 @@ pub mod spec;
 pub mod study;
 pub mod task;
 pub mod tenant;
-mod text;
+pub mod text;
 pub mod verdict;
 pub mod view;
 pub mod wait;

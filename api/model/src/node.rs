@@ -274,19 +274,17 @@ pub struct Capacity {
     /// old to report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<bool>,
-    /// What separates the tasks of different tenants on the node. Null: the executor is too old to
-    /// report it.
+    /// What separates process tasks of different tenants on the node. Null: its tasks are pods, or
+    /// its executor is too old to report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<TaskIsolation>,
 }
 
-/// What separates the tasks of different tenants on a node.
+/// What separates process tasks of different tenants on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum TaskIsolation {
-    /// Each task is a pod.
-    Pods,
     /// Each tenant has a Unix user of its own.
     TenantUsers {
         /// Why tasks share `/tmp` and see the processes of other tenants. Null: they have a `/tmp`

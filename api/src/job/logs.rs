@@ -11,6 +11,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use muster_model::id::{JobId, TaskId};
+use muster_model::text::log_time;
 use muster_store::log::LogSlice;
 use muster_store::task::{self, Revisions, TaskRow};
 use muster_store::{PgConnection, StoreError, log};
@@ -184,7 +185,7 @@ fn with_times(slice: &LogSlice, begins_line: bool) -> Vec<u8> {
         let end = slice.pieces.get(index + 1).map(|next| next.offset);
         let end = end.unwrap_or(slice.offset + slice.bytes.len() as u64);
         let range = [piece.offset, end].map(|offset| (offset - slice.offset) as usize);
-        let time = piece.received_at.map_or_else(|| "-".to_owned(), time_text);
+        let time = log_time(piece.received_at);
         for line in slice.bytes[range[0]..range[1]].split_inclusive(|byte| *byte == b'\n') {
             if at_line_start {
                 text.extend_from_slice(time.as_bytes());
@@ -195,14 +196,6 @@ fn with_times(slice: &LogSlice, begins_line: bool) -> Vec<u8> {
         }
     }
     text
-}
-
-fn time_text(at: OffsetDateTime) -> String {
-    let format = time::macros::format_description!(
-        "[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z"
-    );
-    let at = at.to_offset(time::UtcOffset::UTC);
-    at.format(format).unwrap_or_else(|_| "-".to_owned())
 }
 
 /// Returns the newest selected task.

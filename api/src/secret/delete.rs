@@ -1,6 +1,6 @@
 //! `DELETE /secrets/{name}`.
 
-use super::{named, not_stored, similar};
+use super::{named, not_stored};
 use crate::auth::Caller;
 use crate::clock;
 use crate::problem::{ApiError, ProblemKind};
@@ -9,6 +9,7 @@ use crate::state::ApiState;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use muster_model::text::similar;
 use muster_store::StoreError;
 use muster_store::secret::{self, SecretUsers};
 
@@ -63,7 +64,7 @@ pub async fn delete(
     let (tenant, actor) = (caller.tenant_id, caller.actor());
     if !secret::delete(&mut tx, tenant, &name, &actor, clock::now()).await? {
         let known = secret::known(&mut tx).await?;
-        let hint = similar(&name, &known).map_or_else(
+        let hint = similar(&name, known.iter().map(String::as_str)).map_or_else(
             || "; `muster secrets list` lists all".to_owned(),
             |other| format!("; did you mean {other}?"),
         );

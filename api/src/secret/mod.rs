@@ -4,15 +4,12 @@ mod body;
 pub mod delete;
 pub mod list;
 pub mod set;
-mod similar;
-
-pub use similar::similar;
 
 use crate::problem::{ApiError, ProblemKind};
 use axum::http::HeaderValue;
 use axum::http::header::CACHE_CONTROL;
 use axum::response::{IntoResponse, Response};
-use muster_model::spec::is_secret_name;
+use muster_model::spec::{SECRET_NAME_RULE, is_secret_name};
 use muster_secret::KeyError;
 
 /// Checks the name of a secret in a path.
@@ -20,9 +17,11 @@ fn named(name: &str) -> Result<(), ApiError> {
     if is_secret_name(name) {
         return Ok(());
     }
-    let expected =
-        "1 to 63 characters of A-Z, a-z, 0-9, '_', '.' and '-', beginning with a letter or '_'";
-    Err(ApiError::parameter("name", &format!("{name:?}"), expected))
+    Err(ApiError::parameter(
+        "name",
+        &format!("{name:?}"),
+        SECRET_NAME_RULE,
+    ))
 }
 
 /// Returns the refusal of a request that needs keys.

@@ -22,7 +22,7 @@ use muster_store::secret::{self, SecretRow};
 /// start. 501 `no-secret-key` if the cluster has no key.
 #[utoipa::path(
     put, path = "/secrets/{name}", operation_id = "setSecret", tag = "secrets",
-    params(("name" = String, Path, description = "1 to 63 characters of A-Z, a-z, 0-9, '_', '.' and '-', beginning with a letter or '_'")),
+    params(("name" = String, Path, description = "Name of the secret")),
     request_body = NewSecret,
     responses((status = 200, description = "Created or replaced", body = SecretVersion)),
 )]

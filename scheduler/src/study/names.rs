@@ -1,5 +1,7 @@
 //! Text about objectives that a program has not logged, with the names that it has. Pure.
 
+use muster_model::text::similar;
+
 /// Maximum number of names in the text.
 const NAMES_SHOWN: usize = 20;
 
@@ -19,40 +21,10 @@ pub(super) fn not_logged(missing: &[&str], logged: &[String]) -> String {
     }
     let meant = missing
         .iter()
-        .filter_map(|name| nearest(name, logged))
+        .filter_map(|name| similar(name, logged.iter().map(String::as_str)))
         .map(|name| format!("; did you mean {name:?}?"))
         .collect::<String>();
     format!("its job ended without having logged {wanted}; it logged {shown}{meant}")
-}
-
-/// Returns the most similar name, if it differs in at most a third of its characters.
-fn nearest<'a>(wanted: &str, names: &'a [String]) -> Option<&'a str> {
-    let wanted = plain(wanted);
-    let distances = names
-        .iter()
-        .map(|name| (distance(&wanted, &plain(name)), name.as_str()));
-    let (distance, name) = distances.min()?;
-    (distance * 3 <= wanted.len()).then_some(name)
-}
-
-/// Letters and digits of a name, because `val/f1` and `val_F1` mean the same.
-fn plain(name: &str) -> Vec<char> {
-    let lower = name.chars().flat_map(char::to_lowercase);
-    lower.filter(|c| c.is_alphanumeric()).collect()
-}
-
-/// Number of characters to insert, delete or replace (Levenshtein).
-fn distance(one: &[char], other: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]
@@ -66,10 +38,6 @@ mod tests {
     #[test]
     fn similar_name_is_suggested() {
         let logged = names(&["loss", "val/F1", "val/precision"]);
-        for wanted in ["val_f1", "val/f2", "valf1"] {
-            assert_eq!(nearest(wanted, &logged), Some("val/F1"), "{wanted}");
-        }
-        assert_eq!(nearest("recall", &logged), None);
         assert_eq!(
             not_logged(&["val_f1"], &logged),
             "its job ended without having logged val_f1; it logged loss, val/F1, val/precision; did you mean \"val/F1\"?"

@@ -1,6 +1,7 @@
 //! Lines of logs on stdout, with the name of their task and the time of their arrival.
 
 use crate::output::Out;
+use muster_model::text::log_time;
 use muster_model::view::LogPiece;
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -77,7 +78,7 @@ impl LogPrinter {
 
     fn lines(&self, task: &str, text: &str, at: Option<OffsetDateTime>) -> io::Result<()> {
         let mut out = Out;
-        let time = self.has_times.then(|| time_text(at));
+        let time = self.has_times.then(|| format!("{} ", log_time(at)));
         for line in text.lines() {
             let time = time.as_deref().unwrap_or_default();
             writeln!(out, "{}{time}{}", self.name(task), shown(line))?;
@@ -97,15 +98,6 @@ fn shown(line: &str) -> &str {
         .rsplit('\r')
         .next()
         .unwrap_or_default()
-}
-
-/// Returns the time as the server writes it before a line, with a space.
-fn time_text(at: Option<OffsetDateTime>) -> String {
-    let format = time::macros::format_description!(
-        "[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z "
-    );
-    let text = at.and_then(|at| at.to_offset(time::UtcOffset::UTC).format(format).ok());
-    text.unwrap_or_else(|| "- ".to_owned())
 }
 
 /// Returns the lines of several logs in the order of their times, each with the index of its log.

@@ -68,7 +68,10 @@ impl LogsArgs {
         let mut printer = LogPrinter::new(&names, self.timestamps);
         let ends = self.print(session, &chosen, &printer).await?;
         if !self.follow {
-            tell_failed(&job, &names);
+            if let Some(task) = failed_task(&job, &tasks, &names) {
+                let task = &task.name;
+                note!("muster: {task} failed: muster logs -t {task} {}", job.name);
+            }
             return Ok(ExitCode::SUCCESS);
         }
         self.follow(session, &job, &names, &ends, &mut printer)
@@ -267,28 +270,20 @@ fn next_begins(end: &LogEnd, place: &str) -> String {
     format!("muster: {}; the next {place} begins:", end.reason)
 }
 
-/// Returns the task that the job's failure names, if it is not among the printed ones.
-fn failed_task<'a>(job: &'a JobView, printed: &[String]) -> Option<&'a str> {
+/// Returns the newest task that the job's failure begins with, unless it is among the printed ones.
+fn failed_task<'a>(
+    job: &JobView,
+    tasks: &'a [TaskView],
+    printed: &[String],
+) -> Option<&'a TaskView> {
     let failure = job
         .failure
         .as_deref()
         .filter(|_| job.phase == JobPhase::Failed)?;
-    let is_task = |word: &&str| {
-        let place = word.rsplit_once('-');
-        place.is_some_and(|(role, index)| {
-            matches!(role, "worker" | "ps") && index.parse::<u32>().is_ok()
-        })
-    };
-    let mut words = failure.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
-    let task = words.find(is_task)?;
-    (!printed.iter().any(|name| name == task)).then_some(task)
-}
-
-/// Names the task that failed, if another one was printed.
-fn tell_failed(job: &JobView, printed: &[String]) {
-    if let Some(task) = failed_task(job, printed) {
-        note!("muster: {task} failed: muster logs -t {task} {}", job.name);
-    }
+    let name = failure.split(' ').next()?;
+    let named = tasks.iter().filter(|task| task.name == name);
+    let newest = named.max_by_key(|task| task.revision)?;
+    (!printed.contains(&newest.name)).then_some(newest)
 }
 
 /// Prints the last lines of the task that failed to stderr, if another one was printed.
@@ -297,17 +292,13 @@ pub(super) async fn print_failed(
     job: &JobView,
     printed: &[String],
 ) -> anyhow::Result<()> {
-    let Some(name) = failed_task(job, printed) else {
-        return Ok(());
-    };
     let tasks = session.client.tasks(job.id).await?;
-    let of_name = tasks.iter().filter(|task| task.name == name);
-    let Some(task) = of_name.max_by_key(|task| task.revision) else {
+    let Some(task) = failed_task(job, &tasks, printed) else {
         return Ok(());
     };
     let end = LogPart::Tail(64 << 10);
     let page = session.client.logs(job.id, task.id, end, false).await?;
-    note!("muster: last lines of {name}:");
+    note!("muster: last lines of {}:", task.name);
     note!("{}", last_lines(&page.text, FAILED_LINES).trim_end());
     Ok(())
 }

@@ -39,7 +39,7 @@ pub use preemption::{
     AllowedPreemption, CheckpointOnRequest, LONGEST_GRACE_S, LONGEST_MIN_RUNTIME_S,
     LONGEST_TIMEOUT_S, Preemption, RequestSignal,
 };
-pub use secret::{MAX_SECRET_NAME, SecretRef, is_secret_name, is_variable_name};
+pub use secret::{MAX_SECRET_NAME, SECRET_NAME_RULE, SecretRef, is_secret_name, is_variable_name};
 pub use target::{Metric, Target};
 pub use validate::{FieldError, MAX_NODE_LABELS, check_labels, is_dns_label};
 pub(crate) use validate::{NO_ID, is_id, is_image, is_object_name};

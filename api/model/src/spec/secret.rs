@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 /// Maximum length of a secret's name.
 pub const MAX_SECRET_NAME: usize = 63;
 
+/// Rule of [`is_secret_name`], for messages.
+pub const SECRET_NAME_RULE: &str =
+    "1 to 63 characters of A-Z, a-z, 0-9, '_', '.' and '-', beginning with a letter or '_'";
+
 /// A secret of the tenant (`PUT /secrets/{name}`) that the program receives, by default as an
 /// environment variable of the secret's name. At most one of `env` and `file` is given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -34,10 +34,10 @@ export function LastOutput({ job, tasks }: { job: JobView; tasks: TaskView[] }) 
   );
 }
 
-/** Returns the task that the failure names; otherwise the first of the newest revision. */
+/** Returns the task that the failure begins with; otherwise the first of the newest revision. */
 export function failedTask(job: JobView, tasks: TaskView[]): TaskView | undefined {
   if (job.phase !== "failed") return undefined;
-  const named = /\b(?:worker|ps)-\d+\b/.exec(job.failure ?? "")?.[0];
+  const named = job.failure?.split(" ")[0];
   const sorted = [...tasks].sort(byNewest);
   return sorted.find((task) => task.name === named) ?? sorted[0];
 }

@@ -88,13 +88,11 @@ function suspendOf({ capacity }: NodeView): string | undefined {
     : `Suspended programs keep their memory on the GPUs: ${able.why}`;
 }
 
-/** Returns what separates the tasks of different tenants, if the node reports it. */
+/** Returns what separates process tasks of different tenants, if the node reports it. */
 function isolationOf({ capacity }: NodeView): string | undefined {
   const { isolation } = capacity;
   if (isolation === undefined || isolation === null) return undefined;
   switch (isolation.kind) {
-    case "pods":
-      return "Each task is a pod";
     case "tenant_users":
       return isolation.shared_view == null
         ? "Each tenant has a Unix user"

@@ -2,12 +2,11 @@
 
 use super::Errors;
 use crate::spec::Command;
-use crate::spec::secret::{SecretRef, is_secret_name, is_variable_name};
+use crate::spec::secret::{SECRET_NAME_RULE, SecretRef, is_secret_name, is_variable_name};
 use std::collections::BTreeSet;
 
 const MOST_SECRETS: usize = 64;
 const MOST_FILE_NAME: usize = 255;
-const NAME: &str = "the name of a secret: 1 to 63 characters of A-Z, a-z, 0-9, '_', '.' and '-', beginning with a letter or '_'";
 
 pub(super) fn check(errors: &mut Errors, command: &Command) {
     let secrets = &command.secrets;
@@ -24,7 +23,7 @@ pub(super) fn check(errors: &mut Errors, command: &Command) {
             &format!("{field}.name"),
             &format!("{:?}", secret.name),
             is_secret_name(&secret.name),
-            NAME,
+            &format!("the name of a secret: {SECRET_NAME_RULE}"),
         );
         errors.check(
             &field,
