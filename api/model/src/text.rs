@@ -17,7 +17,7 @@ pub fn similar<'k>(wrong: &str, known: impl IntoIterator<Item = &'k str>) -> Opt
     let distances = known.into_iter().map(|name| {
         let known = plain(name);
         let begins_it = known.len() >= FEWEST_IN_COMMON && wrong.starts_with(&known);
-        let distance = strsim::levenshtein(&wrong, &known);
+        let distance = strsim::damerau_levenshtein(&wrong, &known);
         (if begins_it { 0 } else { distance }, name)
     });
     let (distance, name) = distances.min()?;

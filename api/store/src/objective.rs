@@ -71,6 +71,16 @@ pub(crate) async fn record(
         &epochs,
         &values as &[Option<f64>]
     )
+    .execute(&mut *conn)
+    .await?;
+    // After a restart, steps that the study has measured are reported again and never taken.
+    sqlx::query!(
+        "delete from objective_value v using job j, study_trial t
+         where j.id = $1 and t.study_id = j.study_id and t.number = j.trial and v.job_id = j.id
+           and exists (select from objective_value n where n.job_id = v.job_id and n.name = v.name
+                          and n.step > v.step and n.step <= t.fed_step)",
+        owner.job.0
+    )
     .execute(conn)
     .await?;
     Ok(())
@@ -88,7 +98,7 @@ pub async fn forget_taken(
     let numbers: Vec<i32> = trials.iter().copied().map(signed32).collect();
     let done = sqlx::query!(
         "delete from objective_value v using study_trial t
-         where t.study_id = $1 and t.number = any($2) and v.job_id = t.job_id and v.step < t.fed_step
+         where t.study_id = $1 and t.number = any($2) and v.job_id = t.job_id
            and exists (select from objective_value n where n.job_id = v.job_id and n.name = v.name
                           and n.step > v.step and n.step <= t.fed_step)",
         study.0,

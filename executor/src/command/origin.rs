@@ -34,8 +34,7 @@ pub(super) fn prepare(
     }
     if let (Some(step), Some(folder)) = (launch.finished_rung, &paths.checkpoints) {
         let spared = peers.map(|peers| &peers.spared);
-        keep(folder, step, spared.unwrap_or(&BTreeSet::new()))
-            .map_err(CommandError::write(folder))?;
+        keep(folder, step, spared).map_err(CommandError::write(folder))?;
     }
     let Some(from) = launch.spec.from else {
         return Ok(());
@@ -58,8 +57,8 @@ pub(super) fn prepare(
 }
 
 /// Copies the folder as that of the rung, unless an earlier start has done so. Removes older copies
-/// from which no job begins.
-fn keep(folder: &Path, step: u64, spared: &BTreeSet<u64>) -> io::Result<()> {
+/// that are not spared, because no job begins from them. Removes none if those are not known.
+fn keep(folder: &Path, step: u64, spared: Option<&BTreeSet<u64>>) -> io::Result<()> {
     let rungs = folder.join(RUNGS);
     let kept = rungs.join(step.to_string());
     if !kept.is_dir() {
@@ -69,6 +68,9 @@ fn keep(folder: &Path, step: u64, spared: &BTreeSet<u64>) -> io::Result<()> {
         copy(folder, &unfinished)?;
         fs::rename(&unfinished, &kept)?;
     }
+    let Some(spared) = spared else {
+        return Ok(());
+    };
     let copies = steps(&rungs)?;
     let old = copies.iter().rev().skip(RUNGS_KEPT);
     for step in old.filter(|step| !spared.contains(step)) {
@@ -99,7 +101,8 @@ fn begin(folder: &Path, from: Origin) -> io::Result<Beginning> {
     loop {
         let has_copy = rung.is_dir();
         let newest = steps(&other.join(RUNGS))?.last().copied();
-        if !has_copy && newest >= Some(step) {
+        // A copy of this very rung may have appeared since the look; then the loop repeats.
+        if !has_copy && newest > Some(step) {
             return Ok(Beginning::Pruned);
         }
         empty(folder)?;
@@ -107,6 +110,9 @@ fn begin(folder: &Path, from: Origin) -> io::Result<Beginning> {
         // The other trial has started its next rung meanwhile, and its program may write.
         if !has_copy && rung.is_dir() {
             continue;
+        }
+        if has_copy && !rung.is_dir() {
+            return Ok(Beginning::Pruned);
         }
         match copied {
             Ok(0) => return Ok(Beginning::Missing),
@@ -229,7 +235,7 @@ mod tests {
     fn trial_begins_from_the_rung_even_if_the_other_trained_on() {
         let jobs = jobs();
         write(&jobs.donor, "rung 1");
-        keep(&jobs.donor, 1, &BTreeSet::new()).expect("kept");
+        keep(&jobs.donor, 1, Some(&BTreeSet::new())).expect("kept");
         write(&jobs.donor, "rung 2");
         let begun = begin(&jobs.copy, at(jobs.from, 1)).expect("copied");
         assert_eq!(
@@ -243,7 +249,7 @@ mod tests {
     fn trial_begins_from_the_folder_of_a_waiting_trial() {
         let jobs = jobs();
         write(&jobs.donor, "rung 2");
-        keep(&jobs.donor, 1, &BTreeSet::new()).expect("kept");
+        keep(&jobs.donor, 1, Some(&BTreeSet::new())).expect("kept");
         let begun = begin(&jobs.copy, at(jobs.from, 2)).expect("copied");
         assert_eq!(
             (begun, read(&jobs.copy)),
@@ -278,7 +284,7 @@ mod tests {
         let missing = begin(&jobs.copy, at(other, 1)).expect("looked");
         assert_eq!(missing, Beginning::Missing);
         write(&jobs.donor, "rung 5");
-        keep(&jobs.donor, 4, &BTreeSet::new()).expect("kept");
+        keep(&jobs.donor, 4, Some(&BTreeSet::new())).expect("kept");
         let pruned = begin(&jobs.copy, at(jobs.from, 3)).expect("looked");
         assert_eq!(pruned, Beginning::Pruned);
     }
@@ -288,9 +294,13 @@ mod tests {
         let jobs = jobs();
         for step in 1..=5 {
             write(&jobs.donor, &format!("rung {step}"));
-            keep(&jobs.donor, step, &[2].into()).expect("kept");
+            keep(&jobs.donor, step, Some(&[2].into())).expect("kept");
         }
         let left = steps(&jobs.donor.join(RUNGS)).expect("listed");
         assert_eq!(left, [2, 4, 5].into());
+        // Which copies are spared is not known.
+        keep(&jobs.donor, 6, None).expect("kept");
+        let left = steps(&jobs.donor.join(RUNGS)).expect("listed");
+        assert_eq!(left, [2, 4, 5, 6].into());
     }
 }

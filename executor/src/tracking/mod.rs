@@ -8,6 +8,7 @@
 
 mod beat;
 mod buffer;
+mod error;
 mod lines;
 mod message;
 mod metric;
@@ -16,6 +17,8 @@ mod run;
 mod secrets;
 mod series;
 mod server;
+mod tracked;
 
 pub(crate) use lines::MetricLineReader;
-pub use server::{TrackedRuns, Tracking};
+pub use server::Tracking;
+pub use tracked::TrackedRuns;

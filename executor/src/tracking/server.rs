@@ -1,9 +1,10 @@
-//! The HTTP server: routes, authentication, and the destination of logged values.
+//! The HTTP server: routes and authentication.
 
+use super::error::{MlflowError, denied, not_kept};
 use super::message::{self, LogBatch, Malformed};
 use super::run::MlflowRun;
 use super::secrets;
-use super::series::{ProgressSeries, TaskReportSummary};
+use super::tracked::{EXPERIMENT, TrackedRuns, TrackedTask, series};
 use crate::clock;
 use crate::code_cache::CodeCache;
 use crate::disk;
@@ -23,12 +24,11 @@ use axum::{Json, Router};
 use futures::stream;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::id::TaskId;
-use muster_model::task::Role;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -42,9 +42,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LONGEST_WAIT_S: u64 = 60;
 /// Bytes per read of a code archive.
 const CODE_PIECE_BYTES: usize = 256 << 10;
-/// Id of the only experiment of a program, that of its job. Every name leads to it.
-const EXPERIMENT: &str = "0";
-
 /// The listening socket and the state of the server.
 #[derive(Debug)]
 pub struct Tracking {
@@ -55,10 +52,6 @@ pub struct Tracking {
     runs: TrackedRuns,
 }
 
-/// Runs of tasks that have made a request. The node's loop shares them with the server.
-#[derive(Debug, Clone, Default)]
-pub struct TrackedRuns(Arc<Mutex<BTreeMap<TaskId, TrackedTask>>>);
-
 #[derive(Debug)]
 pub(super) struct TrackingApp {
     tasks: PathBuf,
@@ -67,23 +60,6 @@ pub(super) struct TrackingApp {
     runs: TrackedRuns,
     /// Notified when a task makes its first request.
     opened: Notify,
-}
-
-/// A task that has made a request.
-#[derive(Debug)]
-struct TrackedTask {
-    folder: NodeTaskFolder,
-    launch: TaskLaunch,
-    run: MlflowRun,
-    logged: LogOnce,
-}
-
-/// Error answer in the format of MLflow's clients.
-#[derive(Debug)]
-pub(super) struct MlflowError {
-    status: StatusCode,
-    code: &'static str,
-    message: String,
 }
 
 type MlflowResponse = Result<Json<Value>, MlflowError>;
@@ -423,20 +399,6 @@ async fn flush_for_ever(app: Arc<TrackingApp>) {
     }
 }
 
-impl TrackedRuns {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, TrackedTask>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Writes what a task that has ended has logged and what still waits. Call it before the end is
-    /// reported: nothing after the end is read.
-    pub fn finish(&self, task: TaskId) {
-        if let Some(mut run) = self.lock().remove(&task) {
-            run.flush_or_log(true);
-        }
-    }
-}
-
 impl TrackingApp {
     /// Returns the task to which the token belongs.
     pub(super) fn launch(&self, headers: &HeaderMap) -> Result<TaskLaunch, MlflowError> {
@@ -497,117 +459,11 @@ impl TrackingApp {
     }
 }
 
-impl TrackedTask {
-    fn log(&mut self, batch: LogBatch) -> Result<Value, MlflowError> {
-        let file = self.folder.events();
-        self.run.log(batch, clock::boottime_ms(), |reports| {
-            events::append(&file, reports).map_err(not_kept)
-        })?;
-        Ok(json!({}))
-    }
-
-    fn flush(&mut self, at_once: bool) -> Result<(), MlflowError> {
-        let file = self.folder.events();
-        self.run.flush(clock::boottime_ms(), at_once, |reports| {
-            events::append(&file, reports).map_err(not_kept)
-        })
-    }
-
-    fn flush_or_log(&mut self, at_once: bool) {
-        if let Err(refusal) = self.flush(at_once)
-            && self.logged.is_new(&refusal.message)
-        {
-            tracing::error!(task.id = %self.launch.task_id, error = refusal.message, "a sample waits");
-        }
-    }
-
-    fn shown(&self) -> Value {
-        let run = &self.run;
-        message::run(&self.info(), &run.metrics, &run.params, &run.tags)
-    }
-
-    fn info(&self) -> Value {
-        let id = self.launch.job_id.0.simple().to_string();
-        let name = self.run.name.as_ref().unwrap_or(&self.launch.spec.name);
-        json!({
-            "run_id": id, "run_uuid": id, "run_name": name, "experiment_id": EXPERIMENT, "user_id": "",
-            "status": self.run.status, "start_time": 0, "end_time": self.run.end_ms,
-            "artifact_uri": self.artifacts(), "lifecycle_stage": "active",
-        })
-    }
-
-    /// Returns the folder of artifacts. It is part of the task's folder and removed with it.
-    fn artifacts(&self) -> String {
-        format!("file://{}", self.folder.path().join("artifacts").display())
-    }
-}
-
 /// Runs blocking work; a runtime with several threads continues with its other tasks meanwhile.
 fn aside<T>(work: impl FnOnce() -> T) -> T {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
         _ => work(),
-    }
-}
-
-fn denied() -> MlflowError {
-    MlflowError::new(
-        StatusCode::UNAUTHORIZED,
-        "UNAUTHENTICATED",
-        "the bearer token is none of a task that runs on this node; it is in MLFLOW_TRACKING_TOKEN",
-    )
-}
-
-/// Returns the series of rank 0, continued from the events that an earlier daemon stored.
-fn series(
-    launch: &TaskLaunch,
-    folder: &NodeTaskFolder,
-) -> Result<Option<ProgressSeries>, MlflowError> {
-    if launch.role != (Role::Worker { rank: 0 }) {
-        return Ok(None);
-    }
-    let mut told = TaskReportSummary::default();
-    events::each(&folder.events(), |report| told.hear(report)).map_err(not_kept)?;
-    let series = ProgressSeries::new(launch.revision <= 1, launch.workers, launch.ps_shards, told);
-    Ok(Some(series.with_objectives(&launch.objectives)))
-}
-
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "signature that map_err requires"
-)]
-fn not_kept(error: std::io::Error) -> MlflowError {
-    MlflowError::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "TEMPORARILY_UNAVAILABLE",
-        format!("it cannot be kept: {error}"),
-    )
-}
-
-impl MlflowError {
-    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            status,
-            code,
-            message: message.into(),
-        }
-    }
-}
-
-impl From<Malformed> for MlflowError {
-    fn from(malformed: Malformed) -> Self {
-        Self::new(
-            StatusCode::BAD_REQUEST,
-            "INVALID_PARAMETER_VALUE",
-            malformed.to_string(),
-        )
-    }
-}
-
-impl IntoResponse for MlflowError {
-    fn into_response(self) -> Response {
-        let body = json!({ "error_code": self.code, "message": self.message });
-        (self.status, Json(body)).into_response()
     }
 }
 

@@ -110,8 +110,10 @@ impl SearchTrial {
     }
 
     /// Stores the losses at the end of a rung. They replace an earlier measurement of this step,
-    /// because a program may measure several times within one unit of the budget.
+    /// because a program may measure several times within one unit of the budget. Measurements
+    /// beyond the rung are removed: other trials have none there.
     pub(crate) fn conclude(&mut self, step: u64, losses: Vec<f64>) {
+        self.reports.retain(|one| one.step <= step);
         match self.reports.binary_search_by_key(&step, |one| one.step) {
             Ok(at) => self.reports[at].losses = losses,
             Err(_) => {

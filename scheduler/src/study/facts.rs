@@ -19,7 +19,6 @@ pub struct TrialFacts {
 /// Events of a fact. Reports precede the end.
 pub fn facts(spec: &SearchSpec, trial: &SearchTrial, fact: &TrialJobFacts) -> TrialFacts {
     let mut facts = TrialFacts::default();
-    let mut newest = None;
     let mut any = !trial.reports.is_empty();
     for JobMeasurement {
         step: at,
@@ -31,7 +30,6 @@ pub fn facts(spec: &SearchSpec, trial: &SearchTrial, fact: &TrialJobFacts) -> Tr
         let Some(values) = values else {
             continue;
         };
-        newest = Some(values.clone());
         let Some(step) = place(spec, fact, at, epoch) else {
             continue;
         };
@@ -46,9 +44,9 @@ pub fn facts(spec: &SearchSpec, trial: &SearchTrial, fact: &TrialJobFacts) -> Tr
             });
         }
     }
-    // The newest measurement may have been read before the job ended. A program without evaluations
-    // is judged by its training metrics.
-    let newest = newest.or_else(|| measured::newest(spec, fact).into_iter().collect());
+    // The job's newest values: the result must not depend on when the measurements were read. A
+    // program without evaluations is judged by its training metrics.
+    let newest: Option<Vec<f64>> = measured::newest(spec, fact).into_iter().collect();
     // The engine evaluates at the end of each rung. A program may end between two budget units, or
     // at a unit at which the search knows an earlier value.
     let values = if any && fact.spec.command.is_none() {
@@ -315,6 +313,26 @@ mod tests {
         let ended = facts(&spec, &trial(), &fact);
         assert_eq!(reported(&ended), [(1, vec![0.1, 0.25])]);
         assert_eq!(finished(&ended), (3, vec![0.1, 0.25]));
+    }
+
+    #[test]
+    fn step_waits_for_its_evaluation_while_the_job_runs() {
+        let spec = search(&json!([
+            { "metric": "f1", "goal": "maximize" }, { "metric": "test_loss", "goal": "minimize" },
+        ]));
+        let mut fact = program(JobState::Running);
+        fact.logged = vec![logged("f1", 10, Some(0.1))];
+        let early = facts(&spec, &trial(), &fact);
+        assert_eq!((reported(&early), early.fed_step), (Vec::new(), None));
+        fact.logged[0].evaluation = Some(Evaluation {
+            step: 10,
+            epoch: 1.0,
+            split: Split::Validation,
+            loss: Some(0.25),
+            accuracy: None,
+        });
+        let whole = facts(&spec, &trial(), &fact);
+        assert_eq!(reported(&whole), [(1, vec![0.1, 0.25])]);
     }
 
     #[test]

@@ -52,10 +52,15 @@ pub(super) fn newest(spec: &SearchSpec, fact: &TrialJobFacts) -> Vec<Option<f64>
         .collect()
 }
 
-/// Returns measurements at the steps of the program's own objectives. With several of them, the
-/// newest step waits until each has a value there, a later step begins or the job ends.
+/// Returns measurements at the steps of the program's own objectives. The newest step waits until
+/// each objective, and an evaluation if one is an objective, has a value there, a later step begins
+/// or the job ends. A node reports an evaluation some time after the other metrics of its step.
 fn of_program(spec: &SearchSpec, fact: &TrialJobFacts) -> Vec<JobMeasurement> {
     let own = spec.logged_objectives().count();
+    let names = spec.objectives.iter().map(|one| one.metric.as_str());
+    let wants_evaluation = names
+        .filter_map(JobMetric::named)
+        .any(JobMetric::is_of_test);
     let newest_step = fact.logged.last().map(|one| one.stored.step);
     let mut newest = NewestValues::new();
     let mut measurements = Vec::new();
@@ -68,15 +73,18 @@ fn of_program(spec: &SearchSpec, fact: &TrialJobFacts) -> Vec<JobMeasurement> {
         }
         let (one, step) = (&at_step[0], at_step[0].stored.step);
         let is_known = fact.known_step.is_some_and(|known| step <= known);
-        let is_open =
-            Some(step) == newest_step && at_step.len() < own && !fact.state.phase().is_terminal();
+        let evaluation = one.evaluation.as_ref();
+        let lacks_evaluation = wants_evaluation && evaluation.is_none_or(|of| of.step < step);
+        let is_open = Some(step) == newest_step
+            && (at_step.len() < own || lacks_evaluation)
+            && !fact.state.phase().is_terminal();
         if is_known || is_open {
             continue;
         }
         measurements.push(JobMeasurement {
             step,
             epoch: one.stored.epoch,
-            values: all(spec, &newest, one.evaluation.as_ref(), one.sample.as_ref()),
+            values: all(spec, &newest, evaluation, one.sample.as_ref()),
         });
     }
     measurements

@@ -14,6 +14,14 @@ pub(super) fn not_logged(missing: &[&str], logged: &[String]) -> String {
             "its job ended without having logged {wanted}, or any other metric (docs/commands.md tells how a program logs)"
         );
     }
+    if let Some(name) = missing
+        .iter()
+        .find(|name| logged.iter().any(|one| one == *name))
+    {
+        return format!(
+            "its job logged {name}, but its node did not report it to the study: the executor is of an earlier release; upgrade it and create the study again"
+        );
+    }
     let names = logged.iter().take(NAMES_SHOWN).map(String::as_str);
     let mut shown = names.collect::<Vec<_>>().join(", ");
     if logged.len() > NAMES_SHOWN {
@@ -50,5 +58,7 @@ mod tests {
         let text = not_logged(&["recall"], &logged);
         assert!(text.ends_with("layer19 and 5 more"), "{text}");
         assert!(not_logged(&["f1"], &[]).contains("or any other metric"));
+        let unreported = not_logged(&["layer03"], &logged);
+        assert!(unreported.contains("earlier release"), "{unreported}");
     }
 }

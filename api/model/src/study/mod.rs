@@ -163,7 +163,7 @@ impl SearchSpec {
                 &format!("objectives[{i}].metric"),
                 &format!("{:?}", objective.metric),
                 !twice && (1..=MAX_NAME_BYTES).contains(&objective.metric.len()),
-                "a name of 1 to 250 bytes that no other objective has",
+                &format!("a name of 1 to {MAX_NAME_BYTES} bytes that no other objective has"),
             );
             if let Some(target) = objective.target {
                 errors.check(

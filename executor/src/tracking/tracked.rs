@@ -1,0 +1,105 @@
+//! Runs of tasks that have made a request, and the destination of what they log.
+
+use super::error::{MlflowError, not_kept};
+use super::message::{self, LogBatch};
+use super::run::MlflowRun;
+use super::series::{ProgressSeries, TaskReportSummary};
+use crate::clock;
+use crate::events;
+use crate::folder::NodeTaskFolder;
+use crate::log_once::LogOnce;
+use muster_model::assignment::TaskLaunch;
+use muster_model::id::TaskId;
+use muster_model::task::Role;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Id of the only experiment of a program, that of its job. Every name leads to it.
+pub(super) const EXPERIMENT: &str = "0";
+
+/// Runs of tasks that have made a request. The node's loop shares them with the server.
+#[derive(Debug, Clone, Default)]
+pub struct TrackedRuns(Arc<Mutex<BTreeMap<TaskId, TrackedTask>>>);
+
+/// A task that has made a request.
+#[derive(Debug)]
+pub(super) struct TrackedTask {
+    pub folder: NodeTaskFolder,
+    pub launch: TaskLaunch,
+    pub run: MlflowRun,
+    pub logged: LogOnce,
+}
+
+impl TrackedRuns {
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, TrackedTask>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what a task that has ended has logged and what still waits. Call it before the end is
+    /// reported: nothing after the end is read.
+    pub fn finish(&self, task: TaskId) {
+        if let Some(mut run) = self.lock().remove(&task) {
+            run.flush_or_log(true);
+        }
+    }
+}
+
+impl TrackedTask {
+    pub(super) fn log(&mut self, batch: LogBatch) -> Result<Value, MlflowError> {
+        let file = self.folder.events();
+        self.run.log(batch, clock::boottime_ms(), |reports| {
+            events::append(&file, reports).map_err(not_kept)
+        })?;
+        Ok(json!({}))
+    }
+
+    pub(super) fn flush(&mut self, at_once: bool) -> Result<(), MlflowError> {
+        let file = self.folder.events();
+        self.run.flush(clock::boottime_ms(), at_once, |reports| {
+            events::append(&file, reports).map_err(not_kept)
+        })
+    }
+
+    pub(super) fn flush_or_log(&mut self, at_once: bool) {
+        if let Err(refusal) = self.flush(at_once)
+            && self.logged.is_new(&refusal.message)
+        {
+            tracing::error!(task.id = %self.launch.task_id, error = refusal.message, "a sample waits");
+        }
+    }
+
+    pub(super) fn shown(&self) -> Value {
+        let run = &self.run;
+        message::run(&self.info(), &run.metrics, &run.params, &run.tags)
+    }
+
+    pub(super) fn info(&self) -> Value {
+        let id = self.launch.job_id.0.simple().to_string();
+        let name = self.run.name.as_ref().unwrap_or(&self.launch.spec.name);
+        json!({
+            "run_id": id, "run_uuid": id, "run_name": name, "experiment_id": EXPERIMENT, "user_id": "",
+            "status": self.run.status, "start_time": 0, "end_time": self.run.end_ms,
+            "artifact_uri": self.artifacts(), "lifecycle_stage": "active",
+        })
+    }
+
+    /// Returns the folder of artifacts. It is part of the task's folder and removed with it.
+    pub(super) fn artifacts(&self) -> String {
+        format!("file://{}", self.folder.path().join("artifacts").display())
+    }
+}
+
+/// Returns the series of rank 0, continued from the events that an earlier daemon stored.
+pub(super) fn series(
+    launch: &TaskLaunch,
+    folder: &NodeTaskFolder,
+) -> Result<Option<ProgressSeries>, MlflowError> {
+    if launch.role != (Role::Worker { rank: 0 }) {
+        return Ok(None);
+    }
+    let mut told = TaskReportSummary::default();
+    events::each(&folder.events(), |report| told.hear(report)).map_err(not_kept)?;
+    let series = ProgressSeries::new(launch.revision <= 1, launch.workers, launch.ps_shards, told);
+    Ok(Some(series.with_objectives(&launch.objectives)))
+}
