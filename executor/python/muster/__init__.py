@@ -36,5 +36,5 @@ def __getattr__(name: str) -> Any:
     try:
         from .client import Client
     except ImportError as error:
-        raise ImportError("this copy of the package, which tasks receive, has no client: pip install executor/python of Muster's sources") from error
+        raise ImportError("this copy of the package, which tasks receive, has no client: put executor/python of Muster's sources first in PYTHONPATH") from error
     return Client

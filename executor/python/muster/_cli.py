@@ -1,8 +1,8 @@
 """Calls of the `muster` command, which packs a folder and uploads it as a code archive.
 
 An archive is a tar file compressed with zstd without the files that `.gitignore` excludes. Python
-has zstd only since 3.14, and another reader of `.gitignore` could send a file that the command
-excludes.
+has zstd only since 3.14, and a second implementation of `.gitignore` could include a file that the
+command excludes.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import http.client
 import json
 import math
 import os
@@ -24,6 +25,18 @@ WAIT_S = 30
 BATCH = 1000
 #: Maximum length of a metric's name.
 MAX_NAME_BYTES = 250
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection, because urllib would send the token to the new address too."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+# The daemon is on this node. A proxy of the job's environment cannot reach it, and must not see the
+# token.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect())
 
 
 class ReportError(RuntimeError):
@@ -97,11 +110,6 @@ class Context:
         """Whether the job has been asked to stop: write a checkpoint now and exit. No network use."""
         return self._stop.is_set()
 
-    @property
-    def stopping(self) -> bool:
-        """Same as :meth:`should_stop`."""
-        return self._stop.is_set()
-
     def wait_for_stop(self, timeout_s: Optional[float] = None) -> bool:
         """Waits until the job is asked to stop. Returns False after `timeout_s` seconds."""
         return self._stop.wait(timeout_s)
@@ -173,13 +181,13 @@ class Context:
         until, pause = time.monotonic() + patience_s, 0.1
         while True:
             try:
-                self._ask(path, body, timeout_s=10)
+                self._ask(path, body, timeout_s=min(10.0, max(0.1, until - time.monotonic())))
                 return
             except urllib.error.HTTPError as error:
                 if error.code < 500 or time.monotonic() >= until:
                     text = error.read().decode("utf-8", "replace")
                     raise ReportError(f"{path} answered {error.code}: {text}") from error
-            except OSError as error:
+            except (OSError, ValueError, http.client.HTTPException) as error:
                 if time.monotonic() >= until:
                     raise ReportError(f"{self._url}{path} could not be reached: {error}") from error
             time.sleep(pause)
@@ -190,7 +198,7 @@ class Context:
         request = urllib.request.Request(f"{self._url}{path}", data=data)
         request.add_header("Authorization", "Bearer " + (self._token or ""))
         request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+        with _OPENER.open(request, timeout=timeout_s) as answer:
             return json.load(answer)
 
     def _watch(self) -> None:
@@ -210,7 +218,7 @@ class Context:
                 if error.code < 500:
                     return  # No longer a task of this node. SIGTERM still works.
                 time.sleep(1.0)
-            except (OSError, ValueError):
+            except (OSError, ValueError, http.client.HTTPException):
                 time.sleep(1.0)
 
 
@@ -261,13 +269,22 @@ def _handle_signals(context: Context, environment: Mapping[str, str]) -> bool:
     """Returns whether this thread could set the handlers."""
     if threading.current_thread() is not threading.main_thread():
         return False
-    # On another thread: the interrupted main thread may hold the event's lock.
-    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=context._stop.set, daemon=True).start())
+    signal.signal(signal.SIGTERM, lambda *_: _on_sigterm(context))
     name = environment.get("MUSTER_CHECKPOINT_SIGNAL")
     if name is not None:
         # The daemon announces the request too, once; a second notice would be a second request.
         signal.signal(getattr(signal, "SIG" + name), lambda *_: None)
     return True
+
+
+def _on_sigterm(context: Context) -> None:
+    if os.getpid() != context._process:
+        # A forked process inherits the handler. It must end, or its parent waits for it forever.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return
+    # On another thread: the interrupted main thread may hold the event's lock.
+    threading.Thread(target=context._stop.set, daemon=True).start()
 
 
 def report(step: int, scalars: Optional[Mapping[str, Any]] = None, **metrics: Any) -> None:

@@ -105,6 +105,8 @@ def of_program(
 
 
 def _variables(env: Union[Mapping[str, Any], Iterable[str]]) -> Dict[str, str]:
+    if isinstance(env, str):
+        raise ValueError(f"env is {env!r}; expected a map, or a list of names such as [{env!r}]")
     if isinstance(env, Mapping):
         return {str(name): str(value) for name, value in env.items()}
     names = list(env)

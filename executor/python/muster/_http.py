@@ -11,6 +11,7 @@ import urllib.parse
 import urllib.request
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
+from ._context import NoRedirect
 from ._settings import Settings
 from .errors import ApiError, Unreachable, refusal
 
@@ -34,13 +35,6 @@ class Answer(NamedTuple):
         return json.loads(self.body) if self.body else None
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection, because urllib would send the token to the new address too."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
-
-
 class Transport:
     """Sends requests with the token. Keeps no connection, so threads can share it."""
 
@@ -50,7 +44,7 @@ class Transport:
         self.settings = settings
         self._timeout_s = timeout_s
         self._patience_s = patience_s
-        self._opener = urllib.request.build_opener(_NoRedirect())
+        self._opener = urllib.request.build_opener(NoRedirect())
 
     def get(self, segments: Sequence[str], query: Optional[Mapping[str, Value]] = None) -> Answer:
         """Sends a GET. Repeats it while the server is unreachable or starts."""
@@ -118,10 +112,14 @@ class Transport:
                 return Answer(answer.read(), answer.headers)
         except urllib.error.HTTPError as error:
             with error:
+                if 300 <= error.code < 400:
+                    target = error.headers.get("Location")
+                    detail = f"{self.settings.server} redirects to {target}; expected the server's own address: Client(server=...) or MUSTER_SERVER"
+                    raise refusal(error.code, {"detail": detail}) from None
                 raise refusal(error.code, _problem(error), _seconds(error.headers)) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
-            raise Unreachable(f"no answer from {self.settings.server}: {reason}") from error
+            raise Unreachable(f"no answer from {self.settings.server}: {reason}; check the address (Client(server=...), MUSTER_SERVER)") from error
 
     def _url(self, segments: Sequence[str], query: Optional[Mapping[str, Value]]) -> str:
         path = "/".join(urllib.parse.quote(segment, safe="") for segment in segments)

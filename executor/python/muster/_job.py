@@ -7,9 +7,10 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Union, overload
 
 from . import _display
-from ._http import Answer, Transport
+from ._http import Answer
 from ._metrics import MetricList, Series, SeriesMap
-from .errors import JobFailed, MusterError, NotFound, WaitTimeout
+from ._resource import MAX_PAUSE_S, PAUSE_S, Resource
+from .errors import JobFailed, MusterError, NotFound
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -20,49 +21,18 @@ ENDED = ("succeeded", "failed", "cancelled")
 NAMES_PER_REQUEST = 10
 #: Points of a curve in a notebook.
 DRAWN_POINTS = 300
-#: First and longest pause between two looks at a job, in seconds.
-PAUSE_S, MAX_PAUSE_S = 0.2, 2.0
 
 
-class Job:
+class Job(Resource):
     """A job. `data` is the newest answer of the server about it."""
 
-    def __init__(self, transport: Transport, data: Dict[str, Any]) -> None:
-        self._transport = transport
-        #: The `JobView` of the REST reference.
-        self.data = data
-
-    @property
-    def id(self) -> str:
-        """Id of the job."""
-        return str(self.data["id"])
-
-    @property
-    def name(self) -> str:
-        """Name of the job. Another job may have the same."""
-        return str(self.data["name"])
-
-    @property
-    def url(self) -> str:
-        """Address of the job's page."""
-        return f"{self._transport.settings.server}/jobs/{self.id}"
+    _noun, _collection, _ended = "job", "jobs", ENDED
 
     @property
     def spec(self) -> Dict[str, Any]:
         """The job document, with its defaults."""
         spec: Dict[str, Any] = self.data["spec"]
         return spec
-
-    @property
-    def phase(self) -> str:
-        """Present phase: `queued`, `starting`, `running`, `suspended`, `stopping`, `paused`,
-        `succeeded`, `failed` or `cancelled`. Asks the server unless the job has ended."""
-        return str((self.data if self.has_ended else self.refresh().data)["phase"])
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the newest answer shows an ended job. No network use."""
-        return self.data["phase"] in ENDED
 
     @property
     def progress(self) -> Optional[Dict[str, Any]]:
@@ -74,24 +44,13 @@ class Job:
         """Why the job failed; None unless it did."""
         return self.data.get("failure")
 
-    def refresh(self) -> Job:
-        """Reads the job again."""
-        self.data = self._get().json()
-        return self
-
     def wait(self, timeout: Optional[float] = None, check: bool = False) -> Job:
         """Waits until the job has ended.
 
         Raises :class:`WaitTimeout` after `timeout` seconds. With `check`, raises
         :class:`JobFailed` if the job has failed or was cancelled.
         """
-        until = None if timeout is None else time.monotonic() + timeout
-        pause_s = PAUSE_S
-        while self.phase not in ENDED:
-            if until is not None and time.monotonic() + pause_s > until:
-                raise WaitTimeout(f"job {self.name} is {self.data['phase']}, and did not end within {timeout} s")
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 1.5, MAX_PAUSE_S)
+        self._wait(timeout)
         if check and self.data["phase"] != "succeeded":
             reason = f": {self.failure}" if self.failure else ""
             raise JobFailed(f"job {self.name} {self.data['phase']}{reason}", self.data["phase"])
@@ -110,6 +69,8 @@ class Job:
         continues with the new task in this place.
         """
         if follow:
+            if tail_bytes is not None:
+                raise ValueError("tail_bytes is given with follow=True, which yields the whole log; leave one of them out")
             return self._lines(task)
         if tail_bytes is not None:
             return self._get("logs", task=task, tail_bytes=tail_bytes).body.decode("utf-8", "replace")
@@ -134,8 +95,12 @@ class Job:
             has_ended = self.phase in ENDED
             answer = self._log_at(task, offset)
             if answer is not None and place not in (None, answer.headers["Muster-Log-Task"]):
+                # The job has restarted: first the rest of the old task's log, then the new log.
+                last = self._log_at(str(place), offset)
+                rest += decoder.decode(last.body if last is not None else b"", final=True)
+                yield from rest.splitlines()
                 decoder.reset()
-                offset, answer = 0, self._log_at(task, 0)
+                rest, offset, answer = "", 0, self._log_at(task, 0)
             text = ""
             if answer is not None:
                 place, offset = answer.headers["Muster-Log-Task"], int(answer.headers["Muster-Log-Next-Offset"])
@@ -201,20 +166,6 @@ class Job:
     def resume(self) -> Job:
         """Queues a paused job again. It continues from its newest checkpoint."""
         return self._post("resume")
-
-    def delete(self) -> None:
-        """Deletes a job that has ended, with its checkpoints."""
-        self._transport.send("DELETE", ["jobs", self.id])
-
-    def _get(self, *path: str, **query: Any) -> Answer:
-        return self._transport.get(["jobs", self.id, *path], query)
-
-    def _post(self, verb: str) -> Job:
-        self.data = self._transport.post(["jobs", self.id, verb])
-        return self
-
-    def __repr__(self) -> str:
-        return f"<Job {self.name} ({self.id}): {self.data['phase']}>"
 
     def _repr_html_(self) -> str:
         progress, waiting = self.progress or {}, self.data.get("waiting") or {}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from . import _display
-from ._http import Transport
-from ._job import MAX_PAUSE_S, PAUSE_S, Job
-from .errors import WaitTimeout
+from ._job import Job
+from ._resource import Resource
 
 #: Phases that a study never leaves, except by an extension.
 ENDED = ("finished", "cancelled")
@@ -36,28 +34,10 @@ class TrialList(List[Dict[str, Any]]):
         return _display.table(["trial", "state", *names, *self.objectives], rows)
 
 
-class Study:
+class Study(Resource):
     """A study. `data` is the newest answer of the server about it."""
 
-    def __init__(self, transport: Transport, data: Dict[str, Any]) -> None:
-        self._transport = transport
-        #: The `StudyView` of the REST reference.
-        self.data = data
-
-    @property
-    def id(self) -> str:
-        """Id of the study."""
-        return str(self.data["id"])
-
-    @property
-    def name(self) -> str:
-        """Name of the study."""
-        return str(self.data["name"])
-
-    @property
-    def url(self) -> str:
-        """Address of the study's page."""
-        return f"{self._transport.settings.server}/studies/{self.id}"
+    _noun, _collection, _ended = "study", "studies", ENDED
 
     @property
     def spec(self) -> Dict[str, Any]:
@@ -69,13 +49,6 @@ class Study:
     def objectives(self) -> List[str]:
         """Names of the metrics that the study optimises."""
         return [objective["metric"] for objective in self.spec["search"]["objectives"]]
-
-    @property
-    def phase(self) -> str:
-        """Present phase: `created`, `running`, `paused`, `closing`, `finished` or `cancelled`. Asks
-        the server unless the study has ended."""
-        has_ended = self.data["phase"] in ENDED
-        return str((self.data if has_ended else self.refresh().data)["phase"])
 
     @property
     def best(self) -> Optional[Dict[str, Any]]:
@@ -95,25 +68,16 @@ class Study:
         return TrialList(list(found), self.objectives)
 
     def job(self, trial: Mapping[str, Any]) -> Job:
-        """Returns the job of a trial. Raises :class:`ValueError` if the trial is trained outside."""
+        """Returns the job of a trial of :meth:`trials`, :attr:`best` or :meth:`front`. Raises
+        :class:`ValueError` if the trial is trained outside."""
+        trial = trial.get("trial", trial)
         if trial.get("job_id") is None:
             raise ValueError(f"trial {trial['number']} of study {self.name} has no job")
         return Job(self._transport, self._transport.get(["jobs", trial["job_id"]]).json())
 
-    def refresh(self) -> Study:
-        """Reads the study again."""
-        self.data = self._transport.get(["studies", self.id]).json()
-        return self
-
     def wait(self, timeout: Optional[float] = None) -> Study:
         """Waits until the study has ended. Raises :class:`WaitTimeout` after `timeout` seconds."""
-        until = None if timeout is None else time.monotonic() + timeout
-        pause_s = PAUSE_S
-        while self.phase not in ENDED:
-            if until is not None and time.monotonic() + pause_s > until:
-                raise WaitTimeout(f"study {self.name} is {self.data['phase']}, and did not end within {timeout} s")
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 1.5, MAX_PAUSE_S)
+        self._wait(timeout)
         return self
 
     def ask(self, count: int = 1, wait_s: int = 10) -> List[Dict[str, Any]]:
@@ -123,10 +87,13 @@ class Study:
         trials: List[Dict[str, Any]] = asked["trials"]
         return trials
 
-    def tell(self, trial: int, values: Optional[Mapping[str, float]] = None, step: Optional[int] = None, state: str = "finished") -> List[int]:
+    def tell(self, trial: int, values: Optional[Mapping[str, float]] = None, step: Optional[int] = None, state: str = "finished", exhausted: bool = False) -> List[int]:
         """Reports a result of a trial that :meth:`ask` has returned: `finished`, `running` for a
-        point of its curve, or `failed`. Returns the trials that should stop."""
-        result = {"trial": trial, "values": dict(values or {}), "step": step, "state": state}
+        point of its curve, or `failed`. `step` is the trial's progress in units of the budget. A
+        trial that finishes below its budget needs `exhausted`. Returns the trials that should stop."""
+        if step is None and state != "failed":
+            raise ValueError(f"step is None for a trial that is {state}; expected its progress, such as the trial's `budget`")
+        result = {"trial": trial, "values": dict(values or {}), "step": step, "state": state, "exhausted": exhausted}
         stopped: List[int] = self._transport.post(["studies", self.id, "tell"], {"results": [result]})["stopped"]
         return stopped
 
@@ -145,17 +112,6 @@ class Study:
     def resume(self) -> Study:
         """Continues a paused study."""
         return self._post("resume")
-
-    def delete(self) -> None:
-        """Deletes a study that has ended, with the jobs of its trials."""
-        self._transport.send("DELETE", ["studies", self.id])
-
-    def _post(self, verb: str, body: Optional[Mapping[str, Any]] = None, key: Optional[str] = None) -> Study:
-        self.data = self._transport.post(["studies", self.id, verb], body, key=key)
-        return self
-
-    def __repr__(self) -> str:
-        return f"<Study {self.name} ({self.id}): {self.data['phase']}>"
 
     def _repr_html_(self) -> str:
         counts = self.data["trials"]

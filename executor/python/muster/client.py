@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import urllib.parse
 import uuid
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
@@ -25,6 +24,7 @@ from ._http import Transport
 from ._job import ENDED, Job, JobList
 from ._metrics import MetricList, Series, SeriesMap
 from ._study import Study, StudyList, TrialList
+from .errors import NotFound
 
 __all__ = ["Client", "Job", "JobList", "MetricList", "NodeList", "Series", "SeriesMap", "Study", "StudyList", "TrialList"]
 
@@ -192,12 +192,15 @@ class Client:
 
     def _check(self, path: str, document: Document) -> None:
         """Lets the server check a document before its code is sent, because its answer names the
-        wrong fields. A document of the reader's own form is left to the command."""
+        wrong fields. A YAML document is not checked here: the command checks it."""
         try:
             whole = json.loads(document.text)
         except ValueError:
             return
-        command = (whole.get("job") or {} if path == "studies" else whole).get("command")
+        if not isinstance(whole, dict):
+            return
+        job = whole.get("job") if path == "studies" else whole
+        command = job.get("command") if isinstance(job, dict) else None
         if not isinstance(command, dict) or "python" in command:
             return
         self._transport.send("POST", [path], document.text.encode(), document.content_type, {"dry_run": True}, is_repeatable=True)
@@ -211,6 +214,4 @@ def _is_id(text: str) -> bool:
 
 
 def _missing(what: str, name: str) -> Exception:
-    from .errors import NotFound
-
     return NotFound(404, {"title": "Not found", "detail": f"no {what} has the name or id {name!r}"})

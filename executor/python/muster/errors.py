@@ -85,7 +85,7 @@ class ApiError(MusterError):
         super().__init__(self._message())
 
     def _message(self) -> str:
-        head = f"{self.title} ({self.status})"
+        head = self.title if self.title == f"HTTP {self.status}" else f"{self.title} ({self.status})"
         if self.detail and self.detail != self.title:
             head += f": {self.detail}"
         # The server's detail names the first errors.

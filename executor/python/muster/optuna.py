@@ -4,6 +4,7 @@ Each trial is a job: Optuna's samplers and pruners search, and Muster trains in 
 
     import optuna
     from muster import Client
+    from muster.errors import JobFailed
     from muster.optuna import JobObjective
 
     client = Client()
@@ -21,6 +22,7 @@ over restarts.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -74,8 +76,12 @@ class JobObjective:
             self._watch(trial, job)
         except BaseException:
             # Also for an interrupted study: a job without its trial would hold GPUs for nothing.
+            # `errors` is not sent to tasks, which have no jobs of their own to cancel.
+            from .errors import Conflict
+
             if not job.has_ended:
-                job.cancel()
+                with contextlib.suppress(Conflict):  # It has ended meanwhile.
+                    job.cancel()
             raise
         job.wait(check=True)
         points = job.points(self._metrics)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 import unittest
+from unittest import mock
 
 import muster
 from muster import _context
@@ -82,13 +83,13 @@ class Stops(unittest.TestCase):
         with Daemon(stopping=True) as daemon:
             job = muster.init(False, daemon.environment())
             self.assertTrue(job.wait_for_stop(5))
-            self.assertTrue(job.stopping and job.should_stop() and job.should_checkpoint())
+            self.assertTrue(job.should_stop() and job.should_checkpoint())
 
     def test_request_lasts_until_the_checkpoint(self):
         with Daemon(checkpoint_requested=True) as daemon:
             job = muster.init(False, daemon.environment())
             until(job.should_checkpoint)
-            self.assertFalse(job.stopping)
+            self.assertFalse(job.should_stop())
             job.checkpointed(7)
             self.assertEqual(daemon.bodies("/checkpoint"), [{"step": 7}])
             time.sleep(0.1)
@@ -99,3 +100,26 @@ class Stops(unittest.TestCase):
         environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
         said = subprocess.run([sys.executable, "-c", script], env=environment, check=True, stdout=subprocess.PIPE, encoding="utf-8")
         self.assertEqual(said.stdout.split(), ["True", "True"])
+
+
+class Isolation(unittest.TestCase):
+    def test_reports_pass_by_the_proxy_of_the_job(self):
+        with Daemon() as daemon, Server((403, b"")) as proxy, mock.patch.dict(os.environ, {"http_proxy": proxy.url}):
+            context = muster.init(environment=daemon.environment(), handle_sigterm=False)
+            context.report(1, loss=0.5)
+            self.assertEqual(daemon.points(), [(1, "loss", 0.5)])
+            self.assertEqual(proxy.requests, [])
+
+    def test_forked_process_ends_at_sigterm(self):
+        script = """
+import multiprocessing, time, muster
+muster.init()
+child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,), daemon=True)
+child.start()
+time.sleep(0.2)
+child.terminate()
+child.join(5)
+assert not child.is_alive()
+"""
+        done = subprocess.run([sys.executable, "-c", script], timeout=30, check=False, cwd=PACKAGE)
+        self.assertEqual(done.returncode, 0)

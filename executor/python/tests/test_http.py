@@ -47,12 +47,12 @@ class Refusals(unittest.TestCase):
             self.assertEqual(type(raised.exception).__name__, kind)
 
     def test_answer_that_is_no_problem_is_quoted(self):
-        with Server((404, b"<h1>proxy</h1>")) as server, self.assertRaisesRegex(errors.NotFound, "HTTP 404 .*proxy"):
+        with Server((404, b"<h1>proxy</h1>")) as server, self.assertRaisesRegex(errors.NotFound, "HTTP 404: .*proxy"):
             client(server).me()
 
     def test_redirection_is_not_followed(self):
         with Server((200, {})) as other, Server((302, b"", {"Location": other.url})) as server:
-            with self.assertRaises(errors.ApiError):
+            with self.assertRaisesRegex(errors.ApiError, f"redirects to {other.url}"):
                 client(server).me()
             self.assertEqual(other.requests, [])
 

@@ -62,9 +62,15 @@ class Logs(unittest.TestCase):
         self.assertEqual(lines, ["one", "twżo", "last"])
 
     def test_following_continues_with_the_next_task(self):
-        answers = [*[(200, job()), log("old\n")], *[(200, job(phase="succeeded")), log("", 4, task="t2"), log("new\n", task="t2")], log("", 4, task="t2")]
-        with Server((200, job()), *answers) as server:
-            self.assertEqual(list(Client(server.url, "t").job(ID).logs(follow=True)), ["old", "new"])
+        before = [(200, job()), log("old\nTrace")]
+        restarted = [(200, job(phase="succeeded")), log("", 4, task="t2"), log("back", 9), log("new\n", task="t2")]
+        with Server((200, job()), *before, *restarted, log("", 4, task="t2")) as server:
+            lines = list(Client(server.url, "t").job(ID).logs(follow=True))
+        self.assertEqual(lines, ["old", "Traceback", "new"])
+
+    def test_followed_log_has_no_tail(self):
+        with Server((200, job())) as server, self.assertRaisesRegex(ValueError, "tail_bytes is given with follow"):
+            Client(server.url, "t").job(ID).logs(follow=True, tail_bytes=9)
 
 
 class Metrics(unittest.TestCase):

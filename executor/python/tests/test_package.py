@@ -53,7 +53,7 @@ class Package(unittest.TestCase):
 
     def test_every_file_but_those_of_the_client_is_sent_to_tasks(self):
         listed = set(re.findall(r'module!\("(\w+\.py)"\)', (ROOT / "executor/src/command/files.rs").read_text()))
-        client = {"client.py", "errors.py", "_cli.py", "_display.py", "_document.py", "_http.py", "_job.py", "_metrics.py", "_settings.py", "_study.py"}
+        client = {"client.py", "errors.py", "_cli.py", "_display.py", "_document.py", "_http.py", "_job.py", "_metrics.py", "_resource.py", "_settings.py", "_study.py"}
         self.assertEqual(listed | client, {path.name for path in (PACKAGE / "muster").glob("*.py")})
 
     def test_examples_of_the_documentation_are_python(self):
