@@ -5494,11 +5494,8 @@ export interface components {
          * @description One start of a process of a job, at one revision.
          */
         TaskId: string;
-        /** @description What separates the tasks of different tenants on a node. */
+        /** @description What separates process tasks of different tenants on a node. */
         TaskIsolation: {
-            /** @enum {string} */
-            kind: "pods";
-        } | {
             /** @enum {string} */
             kind: "tenant_users";
             /**
@@ -8034,7 +8031,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description 1 to 63 characters of A-Z, a-z, 0-9, '_', '.' and '-', beginning with a letter or '_' */
+                /** @description Name of the secret */
                 name: string;
             };
             cookie?: never;
