@@ -14,6 +14,8 @@ const PURE: [(&str, &[&str]); 6] = [
             "serde",
             "serde_json",
             "sha2",
+            // Suggestions for unknown fields (decision 0184).
+            "strsim",
             "thiserror",
             "time",
             "utoipa",
