@@ -12,6 +12,8 @@ use muster_model::spec::FieldError;
 use muster_model::view::Page;
 use muster_store::page::RowPage;
 use std::str::FromStr;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 /// Default number of items per page.
 pub const PAGE_DEFAULT: u32 = 50;
@@ -105,6 +107,17 @@ impl Query {
             self.wrong(name, &value.to_string(), &expected);
         }
         Some(value)
+    }
+
+    /// Returns a time.
+    pub fn time(&mut self, name: &str) -> Option<OffsetDateTime> {
+        const EXPECTED: &str = "a time such as 2026-01-31T13:00:00Z";
+        let text: String = self.one(name, EXPECTED)?;
+        let parsed = OffsetDateTime::parse(&text, &Rfc3339);
+        if parsed.is_err() {
+            self.wrong(name, &text, EXPECTED);
+        }
+        parsed.ok()
     }
 
     /// Returns all values of a parameter that may be repeated.

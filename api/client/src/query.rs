@@ -2,6 +2,8 @@
 
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 /// Filter of jobs; an empty part matches every job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,6 +16,13 @@ pub struct JobQuery {
     pub labels: Vec<String>,
     /// Exact name.
     pub name: Option<String>,
+    /// End of the id without hyphens, 4 to 32 lowercase hexadecimal digits.
+    pub short_id: Option<String>,
+    /// Name of the user who has submitted the job.
+    pub user: Option<String>,
+    pub submitted_since: Option<OffsetDateTime>,
+    /// Whether jobs that are trials of studies are left out.
+    pub is_without_trials: bool,
     /// Jobs per page, 1 to 500. Default: 50.
     pub limit: Option<u32>,
     /// `next` of the last page.
@@ -55,6 +64,16 @@ impl JobQuery {
         pairs.extend(phases.map(|phase| ("phase", phase)));
         pairs.extend(self.labels.iter().map(|label| ("label", label.clone())));
         pairs.extend(self.name.iter().map(|name| ("name", name.clone())));
+        pairs.extend(self.short_id.iter().map(|end| ("short_id", end.clone())));
+        pairs.extend(self.user.iter().map(|user| ("user", user.clone())));
+        let since = self
+            .submitted_since
+            .and_then(|since| since.format(&Rfc3339).ok());
+        pairs.extend(since.map(|since| ("submitted_since", since)));
+        pairs.extend(
+            self.is_without_trials
+                .then(|| ("trials", "false".to_owned())),
+        );
         pairs.extend(self.limit.iter().map(|limit| ("limit", limit.to_string())));
         pairs.extend(self.after.iter().map(|after| ("continue", after.clone())));
         pairs

@@ -11,6 +11,7 @@ use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use muster_model::view::{JobView, Page};
 use muster_store::job::{self, JobFilter};
+use time::OffsetDateTime;
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -26,6 +27,17 @@ pub struct ListParams {
     pub label: Vec<String>,
     /// Only jobs with exactly this name.
     pub name: Option<String>,
+    /// Only jobs whose id, without hyphens, ends with these hexadecimal digits.
+    #[param(pattern = "^[0-9a-f]{4,32}$")]
+    pub short_id: Option<String>,
+    /// Only jobs that the user of this name has submitted.
+    pub user: Option<String>,
+    /// Only jobs submitted at this time or later.
+    #[param(format = DateTime)]
+    pub submitted_since: Option<OffsetDateTime>,
+    /// Whether to include jobs that are trials of studies.
+    #[param(default = true, required = false)]
+    pub trials: bool,
     /// Items per page.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
@@ -35,7 +47,18 @@ pub struct ListParams {
 }
 
 impl FromQuery for ListParams {
-    const NAMES: &'static [&'static str] = &["id", "phase", "label", "name", "limit", "continue"];
+    const NAMES: &'static [&'static str] = &[
+        "id",
+        "phase",
+        "label",
+        "name",
+        "short_id",
+        "user",
+        "submitted_since",
+        "trials",
+        "limit",
+        "continue",
+    ];
 
     fn take(query: &mut Query) -> Self {
         Self {
@@ -43,6 +66,10 @@ impl FromQuery for ListParams {
             phase: phases(query),
             label: query.all("label"),
             name: query.one("name", "a name"),
+            short_id: short_id(query),
+            user: query.one("user", "a name"),
+            submitted_since: query.time("submitted_since"),
+            trials: query.one("trials", "true or false").unwrap_or(true),
             limit: query.limit(),
             after: query.after(),
         }
@@ -63,6 +90,10 @@ pub async fn list(
         ids: params.id,
         phases: params.phase,
         name: params.name,
+        short_id: params.short_id,
+        user: params.user,
+        submitted_since: params.submitted_since,
+        is_without_trials: !params.trials,
         ..JobFilter::default()
     };
     for label in &params.label {
@@ -79,6 +110,19 @@ pub async fn list(
         |row| row.job.id.to_string(),
         |row| wire::job(row, tenant),
     )))
+}
+
+fn short_id(query: &mut Query) -> Option<String> {
+    const EXPECTED: &str = "4 to 32 lowercase hexadecimal digits";
+    let text: String = query.one("short_id", EXPECTED)?;
+    let digits = text.bytes();
+    let is_hex = digits
+        .into_iter()
+        .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    if !is_hex || !(4..=32).contains(&text.len()) {
+        query.wrong("short_id", &text, EXPECTED);
+    }
+    Some(text)
 }
 
 fn ids(query: &mut Query) -> Vec<JobId> {

@@ -17,7 +17,6 @@ use muster_store::task::{self, Revisions, TaskRow};
 use muster_store::{PgConnection, StoreError, log};
 use std::str::FromStr;
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// Maximum bytes of a log in one answer.
 pub const MAX_BYTES: u64 = 1 << 20;
@@ -74,7 +73,7 @@ impl FromQuery for LogsParams {
                 "either offset or tail_bytes, not both",
             );
         }
-        let since = since(query);
+        let since = query.time("since");
         if let (Some(since), Some(_), _) | (Some(since), _, Some(_)) = (since, tail_bytes, offset) {
             let expected = "one of since, offset and tail_bytes";
             query.wrong("since", &since.to_string(), expected);
@@ -151,17 +150,6 @@ pub async fn logs(
         (END, HeaderValue::from(slice.end)),
     ];
     Ok((headers, text).into_response())
-}
-
-/// Reads the parameter `since`.
-fn since(query: &mut Query) -> Option<OffsetDateTime> {
-    const EXPECTED: &str = "a time such as 2026-01-31T13:00:00Z";
-    let text: String = query.one("since", EXPECTED)?;
-    let parsed = OffsetDateTime::parse(&text, &Rfc3339);
-    if parsed.is_err() {
-        query.wrong("since", &text, EXPECTED);
-    }
-    parsed.ok()
 }
 
 /// Whether a line begins at this offset, as far as the byte before it is stored.

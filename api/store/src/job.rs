@@ -78,6 +78,13 @@ pub struct JobFilter {
     /// Matches jobs with all of these labels and values.
     pub labels: BTreeMap<String, String>,
     pub name: Option<String>,
+    /// Matches jobs whose id, without hyphens, ends with these lowercase hexadecimal digits.
+    pub short_id: Option<String>,
+    /// Matches jobs that the user of this name has submitted.
+    pub user: Option<String>,
+    pub submitted_since: Option<OffsetDateTime>,
+    /// Whether jobs that are trials of studies are left out.
+    pub is_without_trials: bool,
 }
 
 /// Result of a change of intent.
@@ -358,13 +365,21 @@ pub async fn list(
            and (cardinality($2::text[]) = 0 or j.phase = any($2))
            and j.labels @> $3
            and ($4::text is null or j.name = $4)
+           and ($7::text is null or right(replace(j.id::text, '-', ''), length($7)) = $7)
+           and ($8::text is null or u.name = $8)
+           and ($9::timestamptz is null or j.submitted_at >= $9)
+           and not ($10 and j.study_id is not null)
          order by j.id desc limit $5",
         after.map(Uuid::from),
         &phases,
         Json(&filter.labels) as _,
         filter.name,
         i64::from(limit) + 1,
-        &ids
+        &ids,
+        filter.short_id,
+        filter.user,
+        filter.submitted_since,
+        filter.is_without_trials
     )
     .fetch(conn);
     page::read(rows, limit, |row: &JobRow| page::json_bytes(&row.job.spec)).await

@@ -83,6 +83,27 @@ async fn jobs_are_filtered_by_id_phase_label_and_name() {
     assert_eq!(names("label=team%3Dsecond").await, ["second"]);
     assert_eq!(names("label=team%3Dnone").await, Vec::<String>::new());
     assert_eq!(names("name=first&phase=queued").await, Vec::<String>::new());
+    let digits = second.0.simple().to_string();
+    let short_id = format!("short_id={}", &digits[24..]);
+    assert_eq!(names(&short_id).await, ["second"]);
+    assert_eq!(names(&format!("short_id={digits}")).await, ["second"]);
+    let begin = format!("short_id={}", &digits[..8]);
+    assert_eq!(names(&begin).await, Vec::<String>::new());
+    assert_eq!(names("user=nobody").await, Vec::<String>::new());
+    let all = ["third", "second", "first"];
+    assert_eq!(names("submitted_since=2020-01-01T00:00:00Z").await, all);
+    let later = names("submitted_since=2120-01-01T00:00:00Z").await;
+    assert_eq!(later, Vec::<String>::new());
+    assert_eq!(names("trials=false").await, all);
+    for wrong in [
+        "short_id=abc",
+        "short_id=%25%25%25%25",
+        "trials=1",
+        "submitted_since=now",
+    ] {
+        let answer = world.get(RED, &format!("/api/v1/jobs?{wrong}")).await;
+        assert_eq!(answer.status, 400, "{wrong}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6626,6 +6626,14 @@ export interface operations {
                 label?: string[];
                 /** @description Only jobs with exactly this name. */
                 name?: string;
+                /** @description Only jobs whose id, without hyphens, ends with these hexadecimal digits. */
+                short_id?: string;
+                /** @description Only jobs that the user of this name has submitted. */
+                user?: string;
+                /** @description Only jobs submitted at this time or later. */
+                submitted_since?: string;
+                /** @description Whether to include jobs that are trials of studies. */
+                trials?: boolean;
                 /** @description Items per page. */
                 limit?: number;
                 /** @description Value of `continue` of the last page. */
