@@ -15,6 +15,7 @@ mod isolation;
 mod output;
 #[cfg(test)]
 mod reference;
+mod terminal;
 mod up;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -74,6 +75,8 @@ enum CliCommand {
     Up(Box<up::Up>),
     /// Stop the cluster that `muster up` runs
     Down(up::Down),
+    /// Write a job document for the program of a folder; needs no server
+    Init(command::init::InitArgs),
     /// Check and store the token of a server
     Login(command::login::LoginArgs),
     /// Simulate workloads under scheduling policies; needs no server
@@ -108,6 +111,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         CliCommand::Up(options) => up::up(*options, &ContextStore::locate()?).await?,
         CliCommand::Down(options) => up::down(options).await?,
+        CliCommand::Init(options) => options.run()?,
         CliCommand::Login(options) => {
             let store = ContextStore::locate()?;
             options.run(cli.server, cli.token, &store).await?;

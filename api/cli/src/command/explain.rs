@@ -3,7 +3,7 @@
 
 use super::CliSession;
 use super::forecast::lines;
-use super::list::count;
+use super::job_table::count;
 use crate::clock;
 use crate::output::{duration_s, fields};
 use clap::Args;

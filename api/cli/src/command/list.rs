@@ -1,17 +1,23 @@
 //! `muster list`: lists jobs, newest first.
 
-use super::forecast::column;
+use super::job_table::{self, COLUMNS, short_id};
+use super::replay::age;
 use super::{CliSession, UsageError};
 use crate::clock;
-use crate::output::{age, duration_s, table_of};
-use clap::Args;
+use crate::output::{OutputFormat, counted, table_of};
+use crate::terminal::{self, Column, fitted};
+use clap::{Args, ValueEnum};
 use muster_client::{Client, ClientError, JobQuery};
 use muster_model::job::JobPhase;
-use muster_model::study::TrialPhase;
-use muster_model::view::{Count, JobView, Page, ProgressView};
+use muster_model::study::StudyPhase;
+use muster_model::view::{JobView, Page, StudyView};
 use std::cmp::Reverse;
+use std::fmt::Write as _;
+use std::time::Duration;
 
 const PAGE: u32 = 200;
+/// Newest studies of which the open ones are shown under the jobs.
+const STUDIES: u32 = 50;
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
@@ -24,33 +30,130 @@ pub struct ListArgs {
     /// Only jobs of this name.
     #[arg(long)]
     name: Option<String>,
+    /// Only jobs that you have submitted.
+    #[arg(short, long)]
+    mine: bool,
+    /// Only jobs that this user has submitted.
+    #[arg(long, value_name = "NAME", conflicts_with = "mine")]
+    user: Option<String>,
+    /// Only jobs submitted in the last time, such as 90s, 30m, 12h or 7d.
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    since: Option<Duration>,
+    /// Include trials of studies in the table. Other formats always include them.
+    #[arg(long)]
+    trials: bool,
     /// Jobs of all tenants; for administrators.
     #[arg(short = 'A', long)]
     all_tenants: bool,
-    /// Add a column with the reason why a job failed or waits.
+    /// Order of the listed jobs.
+    #[arg(long, value_enum, default_value_t)]
+    sort: Order,
+    /// Print all columns and whole ids, and the reason why a job failed or waits.
     #[arg(short, long)]
     wide: bool,
+    /// Draw the list every two seconds, until Ctrl-C.
+    #[arg(long)]
+    watch: bool,
     /// Maximum number of jobs.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Order {
+    #[default]
+    Newest,
+    Oldest,
+    Name,
+    Phase,
+    /// Most workers first.
+    Workers,
+    /// Jobs that are expected to end soonest first.
+    End,
+}
+
+/// Jobs of a list, and what is known of the trials that it leaves out.
+struct Listed {
+    jobs: Page<JobView>,
+    open_studies: Vec<StudyView>,
+}
+
 impl ListArgs {
     /// # Errors
     /// If a label has no `=`, or the server refuses.
-    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
+    pub async fn run(mut self, session: &CliSession) -> anyhow::Result<()> {
         if let Some(wrong) = self.label.iter().find(|label| !label.contains('=')) {
             return Err(UsageError(format!("--label is {wrong:?}; expected KEY=VALUE")).into());
         }
-        let jobs = if self.all_tenants {
-            self.of_all_tenants(session).await?
-        } else {
-            self.of_tenant(&session.client).await?
-        };
-        session.output.print(&jobs, |jobs| self.table(jobs))
+        if self.mine {
+            self.user = Some(session.client.me().await?.user);
+        }
+        if self.watch {
+            if session.output.is_whole() {
+                let problem = "--watch draws a table; leave out --output";
+                return Err(UsageError(problem.to_owned()).into());
+            }
+            return terminal::redraw(|_| self.text(session)).await;
+        }
+        if session.output == OutputFormat::Table {
+            let text = self.text(session).await?;
+            return crate::output::line(&text);
+        }
+        let listed = self.fetch(session).await?;
+        session.output.print(&listed.jobs, |_| String::new())
     }
 
-    async fn of_tenant(&self, client: &Client) -> Result<Page<JobView>, ClientError> {
+    async fn text(&self, session: &CliSession) -> anyhow::Result<String> {
+        let listed = self.fetch(session).await?;
+        Ok(self.table(listed))
+    }
+
+    /// Whether trials are left out. A name selects them, because trials have names of their own.
+    fn is_without_trials(&self, session: &CliSession) -> bool {
+        session.output == OutputFormat::Table && !self.trials && self.name.is_none()
+    }
+
+    async fn fetch(&self, session: &CliSession) -> anyhow::Result<Listed> {
+        let client = &session.client;
+        let is_without_trials = self.is_without_trials(session);
+        let mut jobs = if self.all_tenants {
+            self.of_all_tenants(session, is_without_trials).await?
+        } else {
+            self.of_tenant(client, is_without_trials).await?
+        };
+        self.sort(&mut jobs.items);
+        let open_studies = if is_without_trials && !self.all_tenants {
+            let studies = client.studies(None, STUDIES, None).await?.items;
+            let open = studies.into_iter().filter(|study| {
+                !matches!(study.phase, StudyPhase::Finished | StudyPhase::Cancelled)
+            });
+            open.collect()
+        } else {
+            Vec::new()
+        };
+        Ok(Listed { jobs, open_studies })
+    }
+
+    fn sort(&self, jobs: &mut [JobView]) {
+        match self.sort {
+            Order::Newest => {}
+            Order::Oldest => jobs.reverse(),
+            Order::Name => jobs.sort_by(|a, b| a.name.cmp(&b.name)),
+            Order::Phase => jobs.sort_by_key(|job| job.phase),
+            Order::Workers => jobs.sort_by_key(|job| Reverse(job.workers.running)),
+            Order::End => jobs.sort_by_key(|job| {
+                let forecast = job.forecast.as_ref();
+                let at = forecast.and_then(|one| Some(one.finish.as_ref()?.p50));
+                (at.is_none(), at)
+            }),
+        }
+    }
+
+    async fn of_tenant(
+        &self,
+        client: &Client,
+        is_without_trials: bool,
+    ) -> Result<Page<JobView>, ClientError> {
         let mut jobs = Page {
             items: Vec::new(),
             next: None,
@@ -59,12 +162,15 @@ impl ListArgs {
             let left = self.limit as usize - jobs.items.len();
             let page = client
                 .jobs(&JobQuery {
-                    ids: Vec::new(),
                     phases: self.phase.clone(),
                     labels: self.label.clone(),
                     name: self.name.clone(),
+                    user: self.user.clone(),
+                    submitted_since: self.since.map(|age| clock::now() - age),
+                    is_without_trials,
                     limit: Some(PAGE.min(u32::try_from(left).unwrap_or(PAGE))),
                     after: jobs.next.take(),
+                    ..JobQuery::default()
                 })
                 .await?;
             jobs.items.extend(page.items);
@@ -76,15 +182,18 @@ impl ListArgs {
     }
 
     /// Returns the newest jobs of all tenants. Ids increase with the submission over all tenants.
-    async fn of_all_tenants(&self, session: &CliSession) -> Result<Page<JobView>, ClientError> {
+    async fn of_all_tenants(
+        &self,
+        session: &CliSession,
+        is_without_trials: bool,
+    ) -> Result<Page<JobView>, ClientError> {
         let mut all = Page {
             items: Vec::new(),
             next: None,
         };
         for tenant in session.client.tenants().await? {
-            let page = self
-                .of_tenant(&session.client.for_tenant(&tenant.name)?)
-                .await?;
+            let client = session.client.for_tenant(&tenant.name)?;
+            let page = self.of_tenant(&client, is_without_trials).await?;
             all.items.extend(page.items);
             all.next = all.next.or(page.next);
         }
@@ -96,128 +205,57 @@ impl ListArgs {
         Ok(all)
     }
 
-    fn table(&self, jobs: &Page<JobView>) -> String {
-        if jobs.items.is_empty() {
-            return "no jobs".to_owned();
-        }
-        let name = if self.all_tenants {
-            "tenant/name"
+    fn table(&self, listed: Listed) -> String {
+        let Listed { jobs, open_studies } = listed;
+        let mut text = if jobs.items.is_empty() {
+            "no jobs".to_owned()
         } else {
-            "name"
+            let width = terminal::size().map(|size| size.columns);
+            self.rows(&jobs.items, width.filter(|_| !self.wide))
         };
-        let mut header = vec![
-            name,
-            "phase",
-            "workers",
-            "ps",
-            "progress",
-            "train loss",
-            "evaluation",
-            "starts in",
-            "ends in",
-            "age",
-            "id",
-        ];
-        header.extend(self.wide.then_some("why"));
-        let rows = jobs.items.iter().map(|job| {
-            let mut row = row(job).to_vec();
-            if self.all_tenants {
-                row[0] = format!("{}/{}", job.tenant, job.name);
-            }
-            row.extend(self.wide.then(|| why(job)));
-            row
-        });
-        let mut text = table_of(&header, rows);
         if jobs.next.is_some() {
             text.push_str("\n(more; raise --limit)");
         }
+        for study in open_studies {
+            let counts = study.trials;
+            let done = counts.completed + counts.stopped + counts.failed;
+            let _ = write!(
+                text,
+                "\nstudy {}: {done} of {} done, {} running; muster study trials {}",
+                study.name,
+                counted(counts.limit, "trial"),
+                counts.running,
+                study.name
+            );
+        }
         text
     }
-}
 
-/// Returns `val 98.18%`, or `val loss 0.4321` if no accuracy was logged.
-fn evaluation(progress: &ProgressView) -> Option<String> {
-    let split = progress.evaluated_on?.label();
-    let accuracy = progress.test_accuracy;
-    accuracy
-        .map(|share| format!("{split} {:.2}%", share * 100.0))
-        .or_else(|| {
-            progress
-                .test_loss
-                .map(|loss| format!("{split} loss {loss:.4}"))
-        })
-}
-
-fn row(job: &JobView) -> [String; 11] {
-    let now = clock::now();
-    let expected = job.forecast.as_ref();
-    let progress = job.progress.as_ref();
-    [
-        job.name.clone(),
-        phase_and_reason(job),
-        count(job.workers),
-        count(job.ps_shards),
-        progress.map_or_else(missing, |p| {
-            p.total_steps
-                .map_or_else(|| p.step.to_string(), |total| format!("{}/{total}", p.step))
-        }),
-        progress
-            .and_then(|p| p.loss)
-            .map_or_else(missing, |loss| format!("{loss:.4}")),
-        progress.and_then(evaluation).unwrap_or_else(missing),
-        column(expected.and_then(|one| one.start.as_ref()), now),
-        match expected.and_then(|one| one.finish.as_ref()) {
-            Some(finish) => column(Some(finish), now),
-            None => progress
-                .and_then(|p| p.eta_s)
-                .map_or_else(missing, duration_s),
-        },
-        age(job.submitted_at, now),
-        job.id.to_string(),
-    ]
-}
-
-fn missing() -> String {
-    "-".to_owned()
-}
-
-/// Returns the text of the column that `--wide` adds.
-fn why(job: &JobView) -> String {
-    let failed = job.failure.clone().or_else(|| {
-        let last = job.last_failure.as_ref();
-        last.filter(|_| !job.phase.is_terminal())
-            .map(|last| format!("last failure: {last}"))
-    });
-    failed
-        .or_else(|| job.waiting.as_ref().map(|waiting| waiting.message.clone()))
-        .unwrap_or_default()
-}
-
-/// Returns the phase, and for a waiting job the reason.
-#[must_use]
-pub fn phase_and_reason(job: &JobView) -> String {
-    let between = job
-        .trial
-        .is_some_and(|trial| trial.state == TrialPhase::Waiting);
-    if between && job.phase == JobPhase::Succeeded {
-        return "succeeded (between rungs)".to_owned();
-    }
-    match &job.waiting {
-        // The phase of a paused job already says that it waits for its owner.
-        Some(waiting) if job.phase != JobPhase::Paused => {
-            format!("{} ({})", job.phase.as_str(), waiting.reason)
+    /// Returns the table, fitted to the width of the terminal if there is one.
+    fn rows(&self, jobs: &[JobView], width: Option<usize>) -> String {
+        let mut columns: Vec<Column> = COLUMNS.to_vec();
+        if self.all_tenants {
+            columns[0].name = "tenant/name";
         }
-        _ => job.phase.as_str().to_owned(),
-    }
-}
-
-/// Returns `3/2..8` for three running of two to eight.
-#[must_use]
-pub fn count(count: Count) -> String {
-    if count.min == count.max {
-        format!("{}/{}", count.running, count.max)
-    } else {
-        format!("{}/{}..{}", count.running, count.min, count.max)
+        let rows = jobs.iter().map(|job| {
+            let mut row = job_table::row(job).to_vec();
+            if self.all_tenants {
+                row[0] = format!("{}/{}", job.tenant, job.name);
+            }
+            if width.is_some() {
+                row[COLUMNS.len() - 1] = short_id(job);
+            }
+            row.extend(self.wide.then(|| job_table::why(job)));
+            row
+        });
+        match width {
+            Some(width) => fitted(&columns, rows.collect(), width),
+            None => {
+                let names = columns.iter().map(|column| column.name);
+                let header: Vec<&str> = names.chain(self.wide.then_some("why")).collect();
+                table_of(&header, rows)
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 pub mod checkpoints;
 pub mod code;
 pub mod compare;
+pub mod diff;
 pub mod edit;
 pub mod events;
 pub mod explain;
@@ -12,6 +13,8 @@ pub mod export_trace;
 pub mod families;
 mod follow_job;
 pub mod forecast;
+pub mod init;
+pub mod job_table;
 pub mod list;
 mod log_printer;
 pub mod login;
@@ -34,6 +37,7 @@ mod tenant_lookup;
 mod tenant_pods;
 mod tenant_preemption;
 pub mod tenants;
+pub mod top;
 pub mod verbs;
 pub mod wait;
 pub mod what_if;
@@ -63,6 +67,10 @@ pub enum RemoteCommand {
     /// List jobs, newest first
     #[command(visible_alias = "ls")]
     List(list::ListArgs),
+    /// Show nodes and open jobs, drawn every two seconds
+    Top(top::TopArgs),
+    /// Compare documents, results and metrics of jobs
+    Diff(diff::DiffArgs),
     /// Show one job
     #[command(visible_alias = "describe")]
     Show(show::ShowArgs),
@@ -153,6 +161,8 @@ impl RemoteCommand {
             Self::Logs(options) => return options.run(session).await,
             Self::Wait(options) => return options.run(session).await,
             Self::List(options) => options.run(session).await?,
+            Self::Top(options) => options.run(session).await?,
+            Self::Diff(options) => options.run(session).await?,
             Self::Show(options) => options.run(session).await?,
             Self::Metrics(options) => options.run(session).await?,
             Self::Events(options) => options.run(session).await?,
@@ -215,10 +225,11 @@ impl CliSession {
         })?)
     }
 
-    /// Returns the job of this id, or the newest job of this name.
+    /// Returns the job of this id, the newest job of this name, or the job whose id ends so.
     ///
     /// # Errors
-    /// [`NotFound`], or the reason why the server was not reached.
+    /// [`NotFound`], [`UsageError`] if several ids end so, or the reason why the server was not
+    /// reached.
     pub async fn job(&self, named: &str) -> anyhow::Result<JobView> {
         if let Ok(id) = named.parse::<JobId>() {
             return self.job_of_id(id).await;
@@ -228,9 +239,9 @@ impl CliSession {
             limit: Some(1),
             ..JobQuery::default()
         };
-        let mut page = self.client.jobs(&query).await?;
-        page.items
-            .pop()
-            .ok_or_else(|| NotFound(format!("no job has the name or id {named:?}")).into())
+        match self.client.jobs(&query).await?.items.pop() {
+            Some(job) => Ok(job),
+            None => resolve_job::by_short_id(self, named).await,
+        }
     }
 }

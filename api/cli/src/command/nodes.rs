@@ -249,6 +249,19 @@ fn gpus(node: &NodeView) -> String {
     format!("\n{}: GPUs: {memory}, {capability}", node.name)
 }
 
+/// Returns whether the node is up, or why it takes no new tasks.
+#[must_use]
+pub fn state_of(node: &NodeView) -> &'static str {
+    let closed = node.notice.as_ref().map(|notice| notice.closed);
+    match (node.state, node.drained, &node.excluded, closed) {
+        (NodeState::Lost, ..) => "lost",
+        (NodeState::Up, true, ..) | (NodeState::Up, _, _, Some(Closed::ToAll)) => "drained",
+        (NodeState::Up, false, Some(_), _) => "excluded",
+        (NodeState::Up, false, None, Some(Closed::ToNew)) => "cordoned",
+        (NodeState::Up, false, None, Some(Closed::Open) | None) => "up",
+    }
+}
+
 fn row(node: &NodeView) -> [String; 8] {
     let held = node.gpus.iter().filter(|gpu| gpu.job.is_some()).count();
     let mut jobs: Vec<String> = node
@@ -262,17 +275,9 @@ fn row(node: &NodeView) -> [String; 8] {
         })
         .collect();
     jobs.dedup();
-    let closed = node.notice.as_ref().map(|notice| notice.closed);
-    let state = match (node.state, node.drained, &node.excluded, closed) {
-        (NodeState::Lost, ..) => "lost",
-        (NodeState::Up, true, ..) | (NodeState::Up, _, _, Some(Closed::ToAll)) => "drained",
-        (NodeState::Up, false, Some(_), _) => "excluded",
-        (NodeState::Up, false, None, Some(Closed::ToNew)) => "cordoned",
-        (NodeState::Up, false, None, Some(Closed::Open) | None) => "up",
-    };
     [
         node.name.clone(),
-        state.to_owned(),
+        state_of(node).to_owned(),
         format!("{held}/{}", node.gpus.len()),
         // Tasks without GPUs are only counted.
         node.tasks

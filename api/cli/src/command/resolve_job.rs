@@ -11,12 +11,16 @@ use muster_model::job::JobPhase;
 use muster_model::view::JobView;
 use time::OffsetDateTime;
 
+/// Number of digits from which on the end of an id names a job.
+const SHORT_ID_MIN: usize = 4;
+
 /// Returns the job of this id, or the open job of this name. If all jobs of the name have ended, it
-/// returns the newest one, and the server refuses the change.
+/// returns the newest one, and the server refuses the change. If no job has the name, it returns
+/// the job whose id ends so.
 ///
 /// # Errors
-/// [`UsageError`] if several jobs of the name are open, [`NotFound`], or the reason why the server
-/// was not reached.
+/// [`UsageError`] if several jobs of the name are open or several ids end so, [`NotFound`], or the
+/// reason why the server was not reached.
 pub async fn job(session: &CliSession, named: &str, verb: &str) -> anyhow::Result<JobView> {
     if let Ok(id) = named.parse::<JobId>() {
         return session.job_of_id(id).await;
@@ -35,8 +39,38 @@ pub async fn job(session: &CliSession, named: &str, verb: &str) -> anyhow::Resul
         return Ok(job);
     }
     let ended = of_name(session, named, []).await?;
-    let newest = ended.into_iter().next();
-    newest.ok_or_else(|| NotFound(format!("no job has the name or id {named:?}")).into())
+    match ended.into_iter().next() {
+        Some(newest) => Ok(newest),
+        None => by_short_id(session, named).await,
+    }
+}
+
+/// Returns the job whose id ends with these hexadecimal digits.
+///
+/// # Errors
+/// [`UsageError`] if several ids end so, [`NotFound`], or the reason why the server was not
+/// reached.
+pub async fn by_short_id(session: &CliSession, named: &str) -> anyhow::Result<JobView> {
+    let digits = named.replace('-', "").to_ascii_lowercase();
+    let is_short_id = (SHORT_ID_MIN..=32).contains(&digits.len())
+        && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let mut jobs = if is_short_id {
+        let query = JobQuery {
+            short_id: Some(digits),
+            ..JobQuery::default()
+        };
+        session.client.jobs(&query).await?.items
+    } else {
+        Vec::new()
+    };
+    if jobs.len() > 1 {
+        let head = format!("{} jobs have an id that ends with {named}:", jobs.len());
+        bail!(UsageError(listed(head, &jobs, clock::now())));
+    }
+    match jobs.pop() {
+        Some(job) => Ok(job),
+        None => bail!(NotFound(format!("no job has the name or id {named:?}"))),
+    }
 }
 
 /// Returns the newest 500 jobs of this name, newest first, in one of these phases; in any phase if

@@ -267,7 +267,8 @@ fn variable(named: &str) -> Result<(&str, String), UsageError> {
 
 /// Returns a job's name from its program: that of the first script, of the module after `-m`, or of
 /// the program itself.
-fn name_of(argv: &[String]) -> String {
+#[must_use]
+pub fn name_of(argv: &[String]) -> String {
     let script = argv
         .iter()
         .find(|word| is_script(word))

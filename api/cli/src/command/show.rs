@@ -2,7 +2,7 @@
 
 use super::CliSession;
 use super::forecast::lines;
-use super::list::{count, phase_and_reason};
+use super::job_table::{count, phase_and_reason};
 use super::priorities;
 use crate::clock;
 use crate::output::{age, duration_s, fields, table};

@@ -3,20 +3,30 @@
 
 use super::{CliSession, NotFound, UsageError, resolve_job};
 use crate::clock;
-use crate::output::line;
+use crate::output::{counted, line, prompt};
 use anyhow::bail;
 use clap::Args;
 use muster_client::JobQuery;
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobPhase};
 use muster_model::view::JobView;
+use std::io::IsTerminal as _;
 use time::OffsetDateTime;
+
+/// Maximum number of jobs that labels select.
+const SELECTED: u32 = 500;
 
 #[derive(Debug, Args)]
 pub struct JobVerbArgs {
     /// Ids or names of jobs. A name of several open jobs is refused.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "label")]
     jobs: Vec<String>,
+    /// All open jobs with this label, after a confirmation; may be repeated to require several.
+    #[arg(short, long, value_name = "KEY=VALUE", conflicts_with = "jobs")]
+    label: Vec<String>,
+    /// Do not ask for a confirmation.
+    #[arg(short, long, requires = "label")]
+    yes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -54,8 +64,7 @@ impl JobVerbArgs {
     /// # Errors
     /// If the server refuses; the first refusal ends the command.
     pub async fn run(self, session: &CliSession, verb: JobVerb) -> anyhow::Result<()> {
-        for named in &self.jobs {
-            let before = resolve_job::job(session, named, verb.as_str()).await?;
+        for before in self.selected(session, verb).await? {
             let id = before.id;
             if verb == JobVerb::Continue && before.intent == Intent::Pause {
                 bail!(UsageError(format!(
@@ -77,6 +86,58 @@ impl JobVerbArgs {
                 .print(&job, |job| format!("job {} ({}) {done}", job.name, job.id))?;
         }
         Ok(())
+    }
+}
+
+impl JobVerbArgs {
+    async fn selected(&self, session: &CliSession, verb: JobVerb) -> anyhow::Result<Vec<JobView>> {
+        let mut jobs = Vec::new();
+        for named in &self.jobs {
+            jobs.push(resolve_job::job(session, named, verb.as_str()).await?);
+        }
+        if self.label.is_empty() {
+            return Ok(jobs);
+        }
+        let open = JobPhase::ALL.into_iter();
+        let query = JobQuery {
+            phases: open.filter(|phase| !phase.is_terminal()).collect(),
+            labels: self.label.clone(),
+            limit: Some(SELECTED),
+            ..JobQuery::default()
+        };
+        let page = session.client.jobs(&query).await?;
+        if page.next.is_some() {
+            bail!(UsageError(format!(
+                "more than {SELECTED} open jobs have these labels; name a label of fewer jobs"
+            )));
+        }
+        if page.items.is_empty() {
+            bail!(NotFound("no open job has these labels".to_owned()));
+        }
+        if !self.yes {
+            confirm(&page.items, verb)?;
+        }
+        Ok(page.items)
+    }
+}
+
+/// Shows the jobs and asks whether to go on.
+fn confirm(jobs: &[JobView], verb: JobVerb) -> Result<(), UsageError> {
+    let verb = verb.as_str();
+    let number = counted(u32::try_from(jobs.len()).unwrap_or(u32::MAX), "job");
+    let mut text = format!("{number} would be asked to {verb}:");
+    for job in jobs {
+        text.push_str(&format!("\n  {}  {}", job.id, job.name));
+    }
+    if !std::io::stdin().is_terminal() {
+        return Err(UsageError(format!("{text}\n--yes confirms it")));
+    }
+    prompt(&format!("{text}\n{verb} them? [y/N] "));
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    match (read, answer.trim()) {
+        (Ok(_), "y" | "Y" | "yes") => Ok(()),
+        _ => Err(UsageError("nothing was changed".to_owned())),
     }
 }
 
@@ -124,7 +185,7 @@ impl DeleteArgs {
         }
         match jobs.pop() {
             Some(job) => Ok(job),
-            None => bail!(NotFound(format!("no job has the name or id {named:?}"))),
+            None => resolve_job::by_short_id(session, named).await,
         }
     }
 }

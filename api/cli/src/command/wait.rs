@@ -136,7 +136,7 @@ pub fn draw(bar: &ProgressBar, job: &JobView) {
     bar.set_prefix(format!(
         "{} {}",
         job.name,
-        super::list::phase_and_reason(job)
+        super::job_table::phase_and_reason(job)
     ));
     if let Some(progress) = &job.progress {
         if let Some(total) = progress.total_steps {

@@ -1,7 +1,7 @@
 //! The live view of `muster up`: a few updated lines on a terminal, otherwise a line after each
 //! change.
 
-use crate::command::list::{count, phase_and_reason};
+use crate::command::job_table::{count, phase_and_reason};
 use crate::command::wait::ending;
 use crate::output::duration_s;
 use indicatif::{ProgressBar, ProgressStyle};

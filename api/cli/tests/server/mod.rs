@@ -42,6 +42,16 @@ impl Server {
 
     /// The same with this standard input.
     pub fn muster_with(&self, arguments: &[&str], input: &str) -> (i32, String) {
+        self.muster_in(arguments, input, &[])
+    }
+
+    /// The same with these environment variables.
+    pub fn muster_in(
+        &self,
+        arguments: &[&str],
+        input: &str,
+        variables: &[(&str, &str)],
+    ) -> (i32, String) {
         let home = tempfile::tempdir().expect("a folder");
         let server = format!("http://{}", self.address);
         let mut child = Command::new(env!("CARGO_BIN_EXE_muster"))
@@ -49,6 +59,7 @@ impl Server {
             .args(arguments)
             .env_clear()
             .env("HOME", home.path())
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
