@@ -23,6 +23,7 @@ const CreateStudyPage = lazy(() =>
   import("./pages/studies/create").then((module) => ({ default: module.CreateStudyPage })),
 );
 const StudyPage = lazy(() => import("./pages/study/page").then((module) => ({ default: module.StudyPage })));
+const ComparePage = lazy(() => import("./pages/compare/page").then((module) => ({ default: module.ComparePage })));
 const SubmitPage = lazy(() => import("./pages/submit/page").then((module) => ({ default: module.SubmitPage })));
 
 export function App() {
@@ -59,6 +60,7 @@ function Signed({ token }: { token: string }) {
                 <Route index element={<JobsPage />} />
                 <Route path="jobs" element={<JobsPage />} />
                 <Route path="jobs/:id" element={<JobPage />} />
+                <Route path="compare" element={<ComparePage />} />
                 <Route path="studies" element={<StudiesPage />} />
                 <Route path="studies/new" element={<CreateStudyPage />} />
                 <Route path="studies/:id" element={<StudyPage />} />

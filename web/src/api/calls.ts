@@ -27,6 +27,10 @@ export interface JobQuery {
   phase: readonly JobPhase[];
   label: string;
   name: string;
+  /** Only jobs of this user. */
+  user?: string | undefined;
+  /** Whether trials of studies are included; by default they are. */
+  trials?: boolean | undefined;
   limit: number;
   continue: string | null;
 }
@@ -58,6 +62,8 @@ export function jobs(query: JobQuery, signal?: AbortSignal): Promise<Page<JobVie
     ...(query.phase.length > 0 ? { phase: [...query.phase] } : {}),
     ...(query.label === "" ? {} : { label: [query.label] }),
     ...(query.name === "" ? {} : { name: query.name }),
+    ...(query.user === undefined ? {} : { user: query.user }),
+    ...(query.trials === undefined ? {} : { trials: query.trials }),
     ...(query.continue === null ? {} : { continue: query.continue }),
   };
   return take(client.GET("/api/v1/jobs", { params: { query: given }, ...cut(signal) }));

@@ -10,7 +10,12 @@ export interface Colours {
   second: string;
   third: string;
   warn: string;
+  /** Colours of jobs, by their place. */
+  jobs: readonly string[];
 }
+
+/** Number of distinct colours of jobs. */
+const JOB_COLOURS = 10;
 
 interface Props {
   /** Name of the chart for screen readers, which read its numbers from the text beside it. */
@@ -64,5 +69,6 @@ function coloursOf(element: Element): Colours {
     second: named("--chart-2"),
     third: named("--chart-3"),
     warn: named("--chart-mark"),
+    jobs: Array.from({ length: JOB_COLOURS }, (_, place) => named(`--job-${place}`)),
   };
 }

@@ -128,7 +128,10 @@ fn results(jobs: &[JobView]) -> Vec<ComparedRow> {
     let rows = [
         row("phase", &|job| Some(phase_and_reason(job).into())),
         row("failure", &|job| job.failure.clone().map(Value::from)),
-        row("workers", &|job| Some(job.workers.running.into())),
+        row("workers", &|job| {
+            let is_open = !job.phase.is_terminal();
+            is_open.then(|| job.workers.running.into())
+        }),
         row("run time", &|job| Some(duration_s(run_time_s(job)?).into())),
         row("step", &|job| Some(job.progress.as_ref()?.step.into())),
         row("steps/s", &|job| {

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "react";
 import type { JobPhase } from "../../api/types";
 import { Icon } from "../../ui/icon";
 import { PHASES } from "../../ui/phase";
-import { isFiltered, type Filters } from "./query";
+import { isFiltered, NO_FILTERS, type Filters } from "./query";
 
 type Wanted = Omit<Filters, "page">;
 
@@ -67,8 +67,24 @@ export function FilterBar({ filters, onChange }: { filters: Filters; onChange: (
             onChange={(label) => onChange({ ...filters, label })}
           />
         </label>
+        <label className="check" title="Only jobs that you have submitted">
+          <input
+            type="checkbox"
+            checked={filters.mine}
+            onChange={(event) => onChange({ ...filters, mine: event.target.checked })}
+          />{" "}
+          Mine
+        </label>
+        <label className="check" title="Jobs that are trials of studies">
+          <input
+            type="checkbox"
+            checked={filters.trials}
+            onChange={(event) => onChange({ ...filters, trials: event.target.checked })}
+          />{" "}
+          Trials
+        </label>
         {isFiltered(filters) ? (
-          <button type="button" className="button" onClick={() => onChange({ phases: [], label: "", name: "" })}>
+          <button type="button" className="button" onClick={() => onChange(NO_FILTERS)}>
             Clear
           </button>
         ) : null}

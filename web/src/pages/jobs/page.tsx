@@ -1,5 +1,5 @@
 // All jobs of the tenant, newest first, live.
-import { useCallback } from "react";
+import { useCallback, useState } from "react";
 import { Link, useSearchParams } from "react-router";
 import { jobs } from "../../api/calls";
 import { useResource } from "../../api/resource";
@@ -8,11 +8,13 @@ import { foldEvent, foldSample } from "../../live/job";
 import { useLive } from "../../live/feed";
 import type { LiveMessage } from "../../live/messages";
 import { Icon } from "../../ui/icon";
+import { useMe } from "../../ui/me";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { Tiles } from "../../ui/tiles";
 import { useTitle } from "../../ui/title";
 import { FilterBar } from "./filters";
 import { isFiltered, readFilters, writeFilters, type Filters } from "./query";
+import { Selection } from "./selection";
 import { JobTable } from "./table";
 
 const PER_PAGE = 50;
@@ -21,10 +23,14 @@ export function JobsPage() {
   useTitle("Jobs");
   const [params, setParams] = useSearchParams();
   const filters = readFilters(params);
+  const { user } = useMe();
+  const [chosen, choose] = useState<ReadonlySet<string>>(new Set());
   const query = {
     phase: filters.phases,
     label: filters.label,
     name: filters.name,
+    ...(filters.mine ? { user } : {}),
+    ...(filters.trials ? {} : { trials: false }),
     limit: PER_PAGE,
     continue: filters.page,
   };
@@ -55,7 +61,10 @@ export function JobsPage() {
       {list.data === null ? null : list.data.items.length === 0 ? (
         <NoJobs filtered={isFiltered(filters)} later={filters.page !== null} />
       ) : (
-        <JobTable jobs={list.data.items} />
+        <>
+          <Selection jobs={list.data.items} chosen={chosen} onChange={choose} />
+          <JobTable jobs={list.data.items} chosen={chosen} onChoose={choose} />
+        </>
       )}
       {list.data === null ? null : <Pager filters={filters} next={list.data.continue} />}
     </div>

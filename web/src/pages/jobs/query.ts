@@ -7,9 +7,15 @@ export interface Filters {
   phases: readonly JobPhase[];
   label: string;
   name: string;
+  /** Whether only the user's own jobs are shown. */
+  mine: boolean;
+  /** Whether trials of studies are shown. */
+  trials: boolean;
   /** The API's continue token of the shown page; `null` on the first. */
   page: string | null;
 }
+
+export const NO_FILTERS: Omit<Filters, "page"> = { phases: [], label: "", name: "", mine: false, trials: true };
 
 export function readFilters(params: URLSearchParams): Filters {
   const wanted = new Set(params.getAll("phase").flatMap((value) => value.split(",")));
@@ -17,6 +23,8 @@ export function readFilters(params: URLSearchParams): Filters {
     phases: PHASES.filter((phase) => wanted.has(phase)),
     label: params.get("label") ?? "",
     name: params.get("name") ?? "",
+    mine: params.get("mine") === "1",
+    trials: params.get("trials") !== "0",
     page: params.get("page"),
   };
 }
@@ -27,10 +35,13 @@ export function writeFilters(filters: Omit<Filters, "page">, page: string | null
   if (filters.phases.length > 0) params.set("phase", filters.phases.join(","));
   if (filters.label !== "") params.set("label", filters.label);
   if (filters.name !== "") params.set("name", filters.name);
+  if (filters.mine) params.set("mine", "1");
+  if (!filters.trials) params.set("trials", "0");
   if (page !== null) params.set("page", page);
   return params;
 }
 
 export function isFiltered(filters: Filters): boolean {
-  return filters.phases.length > 0 || filters.label !== "" || filters.name !== "";
+  const { phases, label, name, mine, trials } = filters;
+  return phases.length > 0 || label !== "" || name !== "" || mine || !trials;
 }

@@ -11,14 +11,29 @@ import { dates, range } from "../../words/forecast";
 import { NONE, loss, percent, splitName } from "../../words/number";
 import { age, duration, instant } from "../../words/time";
 
-export function JobTable({ jobs }: { jobs: readonly JobView[] }) {
+interface Props {
+  jobs: readonly JobView[];
+  /** Ids of the chosen jobs. */
+  chosen: ReadonlySet<string>;
+  onChoose: (chosen: ReadonlySet<string>) => void;
+}
+
+export function JobTable({ jobs, chosen, onChoose }: Props) {
   const now = useNow();
+  const toggle = (id: string) => {
+    const next = new Set(chosen);
+    if (!next.delete(id)) next.add(id);
+    onChoose(next);
+  };
   return (
     <div className="table-wrap">
       <table className="table jobs">
         <caption className="sr-only">Jobs, newest first</caption>
         <thead>
           <tr>
+            <th scope="col" className="cell-choice">
+              <span className="sr-only">Choose</span>
+            </th>
             <th scope="col">Phase</th>
             <th scope="col">Name</th>
             <th scope="col" className="right" title="Running now, and between which numbers the scheduler may choose">
@@ -52,7 +67,7 @@ export function JobTable({ jobs }: { jobs: readonly JobView[] }) {
         </thead>
         <tbody>
           {jobs.map((job) => (
-            <JobRow key={job.id} job={job} now={now} />
+            <JobRow key={job.id} job={job} now={now} chosen={chosen.has(job.id)} onToggle={() => toggle(job.id)} />
           ))}
         </tbody>
       </table>
@@ -60,9 +75,19 @@ export function JobTable({ jobs }: { jobs: readonly JobView[] }) {
   );
 }
 
-function JobRow({ job, now }: { job: JobView; now: number }) {
+interface RowProps {
+  job: JobView;
+  now: number;
+  chosen: boolean;
+  onToggle: () => void;
+}
+
+function JobRow({ job, now, chosen, onToggle }: RowProps) {
   return (
     <tr>
+      <td className="cell-choice">
+        <input type="checkbox" checked={chosen} onChange={onToggle} aria-label={`Choose ${job.name}`} />
+      </td>
       <td className="cell-phase">
         <PhaseChip phase={job.phase} intent={job.intent} />
       </td>

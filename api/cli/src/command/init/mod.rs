@@ -50,7 +50,11 @@ impl InitArgs {
         if self.file.as_os_str() == "-" {
             return line(text.trim_end());
         }
-        let path = self.dir.join(&self.file);
+        let path = if self.dir == Path::new(".") {
+            self.file.clone()
+        } else {
+            self.dir.join(&self.file)
+        };
         self.write(&path, &text)?;
         note!("muster: {} runs {}", path.display(), program.title());
         for hint in document::next_steps(&self.dir, &path) {
