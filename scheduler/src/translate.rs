@@ -252,6 +252,7 @@ fn job(
         put_off: loaded.put_off,
         retries: job.spec.retries,
         not_before_ms: job.not_before.map(unix_ms),
+        after: job.spec.after.iter().map(|after| after.job).collect(),
         workers: job.spec.scale.workers,
         ps_shards,
         power_of_two: job.spec.scale.power_of_two,

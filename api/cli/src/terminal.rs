@@ -63,10 +63,9 @@ pub fn size() -> Option<Size> {
 #[must_use]
 pub fn fitted(columns: &[Column], mut rows: Vec<Vec<String>>, width: usize) -> String {
     let mut kept: Vec<usize> = (0..columns.len()).collect();
-    let is_empty = |at: usize| rows.iter().all(|row| matches!(row[at].as_str(), "-" | ""));
     while total_width(columns, &rows, &kept) > width {
         let droppable = kept.iter().filter(|at| columns[**at].rank > 0);
-        let first = droppable.max_by_key(|at| (is_empty(**at), columns[**at].rank));
+        let first = droppable.max_by_key(|at| (is_empty(&rows, **at), columns[**at].rank));
         let Some(&first) = first else {
             break;
         };
@@ -83,6 +82,11 @@ pub fn fitted(columns: &[Column], mut rows: Vec<Vec<String>>, width: usize) -> S
         cells.collect()
     });
     table_of(&header, cells)
+}
+
+/// Whether no row has a value in the column.
+fn is_empty(rows: &[Vec<String>], at: usize) -> bool {
+    rows.iter().all(|row| matches!(row[at].as_str(), "-" | ""))
 }
 
 fn cell_width(columns: &[Column], rows: &[Vec<String>], at: usize) -> usize {
@@ -217,31 +221,22 @@ mod tests {
     ];
 
     fn rows() -> Vec<Vec<String>> {
-        let row = |name: &str, loss: &str, ps: &str| {
-            [name, loss, ps, "1234abcd"].map(str::to_owned).to_vec()
-        };
-        vec![
-            row("training-of-a-network", "-", "1/1"),
-            row("b", "-", "0/0"),
-        ]
+        let rows = [
+            ["training-of-a-network", "-", "1/1", "1234abcd"],
+            ["b", "-", "0/0", "1234abcd"],
+        ];
+        rows.map(|row| row.map(str::to_owned).to_vec()).to_vec()
+    }
+
+    /// Returns the names of the columns in a terminal of this width.
+    fn names(width: usize) -> Vec<String> {
+        let table = fitted(&COLUMNS, rows(), width);
+        let header = table.lines().next().expect("a header");
+        header.split_whitespace().map(str::to_owned).collect()
     }
 
     #[test]
     fn columns_are_left_out_until_the_table_fits() {
-        let header = |width| {
-            fitted(&COLUMNS, rows(), width)
-                .lines()
-                .next()
-                .unwrap()
-                .to_owned()
-        };
-        let names = |width| {
-            let header = header(width);
-            header
-                .split_whitespace()
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        };
         assert_eq!(names(80), ["NAME", "LOSS", "PS", "ID"]);
         // A column without values is less important than one of a higher rank.
         assert_eq!(names(38), ["NAME", "PS", "ID"]);

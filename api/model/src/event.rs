@@ -9,7 +9,7 @@ use crate::actor::Actor;
 use crate::checkpoint::{RequestResult, Written};
 use crate::fault::NodeFault;
 use crate::id::{JobId, NodeId, TaskId};
-use crate::job::{AfterStop, Intent, JobState};
+use crate::job::{AfterStop, Intent, JobPhase, JobState};
 use crate::node::{NodeState, Notice};
 use crate::progress::Split;
 use crate::spec::Range;
@@ -192,6 +192,13 @@ pub enum Event {
         version: u64,
         by: Actor,
     },
+    /// A job that must succeed before this one starts has ended without success. This job is
+    /// cancelled.
+    AfterFailed {
+        job_id: JobId,
+        name: String,
+        phase: JobPhase,
+    },
     JobDeleted {
         job_id: JobId,
         /// Author; absent if a study did it, and in histories of older releases.
@@ -287,6 +294,7 @@ impl Event {
             Self::NodeMembership { .. } => "node_membership",
             Self::SecretSet { .. } => "secret_set",
             Self::SecretDeleted { .. } => "secret_deleted",
+            Self::AfterFailed { .. } => "after_failed",
             Self::JobDeleted { .. } => "job_deleted",
             Self::Unknown { .. } => "unknown",
         }

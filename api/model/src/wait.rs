@@ -30,6 +30,8 @@ pub enum Wait {
         /// Queued jobs of the tenant that the round considered.
         considered: u32,
     },
+    /// Other jobs must end before the job starts (`after` of the document).
+    WaitingForJobs { jobs: Vec<JobId> },
     /// A user paused the job.
     Suspended,
     /// The tenant's other jobs hold so much of the quota that the job's minimum does not fit.
@@ -313,6 +315,7 @@ impl Wait {
             | Self::TopologyPlacementFailed { short: Some(_), .. } => true,
             Self::NotConsidered
             | Self::BehindEarlierJobs { .. }
+            | Self::WaitingForJobs { .. }
             | Self::Suspended
             | Self::WaitingForQuota { .. }
             | Self::WaitingForGpus { .. }
@@ -328,6 +331,7 @@ impl Wait {
         match self {
             Self::NotConsidered => "NotConsidered",
             Self::BehindEarlierJobs { .. } => "BehindEarlierJobs",
+            Self::WaitingForJobs { .. } => "WaitingForJobs",
             Self::Suspended => "Suspended",
             Self::WaitingForQuota { .. } => "WaitingForQuota",
             Self::ExceedsMaxQuota { .. } => "ExceedsMaxQuota",

@@ -1,6 +1,6 @@
 //! `POST /jobs`: the document is parsed, checked and stored; the next round considers it.
 
-use super::{origin, wire};
+use super::{after, origin, wire};
 use crate::auth::Caller;
 use crate::body::ParsedBody;
 use crate::clock;
@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use muster_model::id::JobId;
 use muster_model::job::{Intent, Job, JobState};
-use muster_model::spec::JobSpec;
+use muster_model::spec::{After, JobSpec};
 use muster_model::view::JobView;
 use muster_model::wait::{Wait, Waiting};
 use muster_store::job::{self, NewJob};
@@ -123,29 +123,31 @@ async fn begun(
     caller: &Caller,
     mut new: NewJob,
 ) -> Result<Job, ApiError> {
-    checked(app, conn, caller, &mut new.spec).await?;
-    Ok(job::insert(conn, &new, clock::now()).await?)
+    let unmet = checked(app, conn, caller, &mut new.spec).await?;
+    Ok(job::insert_after(conn, &new, &unmet, clock::now()).await?)
 }
 
-/// Whether the document needs a query: for a checkpoint of another job, for the tenant's pod
+/// Whether the document needs a query: for other jobs that it names, for the tenant's pod
 /// permissions and caps on preemption, or for the priority classes.
 fn asks_the_store(spec: &JobSpec) -> bool {
-    spec.from.is_some() || !RestrictedParts::of_job(spec).is_empty()
+    spec.from.is_some() || !spec.after.is_empty() || !RestrictedParts::of_job(spec).is_empty()
 }
+
+/// Completes the document, and returns the jobs that must end before the job starts.
 
 async fn checked(
     app: &ApiState,
     conn: &mut PgConnection,
     caller: &Caller,
     spec: &mut JobSpec,
-) -> Result<(), ApiError> {
+) -> Result<Vec<After>, ApiError> {
     spec.priority = Some(
         RestrictedParts::of_job(spec)
             .check(app, conn, caller)
             .await?,
     );
     origin::resolve(conn, spec).await?;
-    Ok(())
+    after::unmet(conn, spec).await
 }
 
 fn written(caller: &Caller, stored: Job) -> (JobId, String) {

@@ -3,6 +3,7 @@
 //!
 //! Deletion hides a job from its tenant. [`crate::retention`] removes its rows later.
 
+use crate::after;
 use crate::error::StoreError;
 use crate::event::{self, of_job};
 use crate::int_convert::{signed, unsigned, unsigned32};
@@ -17,7 +18,7 @@ use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::{Intent, Job, JobPhase, JobState};
 use muster_model::progress::{Evaluation, Filled, Sample};
-use muster_model::spec::{JobSpec, Origin};
+use muster_model::spec::{After, JobSpec, Origin};
 use muster_model::study::TrialPhase;
 use muster_model::tenant::TenantLimits;
 use muster_model::wait::{Wait, Waiting};
@@ -203,8 +204,8 @@ macro_rules! insert_job {
         sqlx::query!(
             "with " + $scope + ", begun as materialized (select from scope where muster_admit_job($2::uuid, $17, $18, $19)), submitted as (
                  insert into job (id, tenant_id, submitted_by, name, labels, priority, spec, intent, phase, state, waiting, submitted_at,
-                                  origin_job, origin_step, document_bytes, family)
-                 select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $15, $16, $17, $20 from begun
+                                  origin_job, origin_step, document_bytes, family, not_before)
+                 select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $15, $16, $17, $20, $21 from begun
              )
              insert into event (at, tenant_id, job_id, kind, body) select $12, $2, $1, $13, $14 from begun",
             $job.id.0,
@@ -226,7 +227,8 @@ macro_rules! insert_job {
             signed(limit::document_bytes(&$job.spec)),
             signed(TenantLimits::DEFAULT.open_jobs),
             signed(TenantLimits::DEFAULT.open_job_bytes),
-            Family::of(&$job.spec).map(|family| family.key())
+            Family::of(&$job.spec).map(|family| family.key()),
+            $job.not_before
         )
     };
 }
@@ -253,15 +255,40 @@ pub async fn insert(
     new: &NewJob,
     now: OffsetDateTime,
 ) -> Result<Job, StoreError> {
-    let (job, event) = submitted(new, now);
+    insert_after(conn, new, &[], now).await
+}
+
+/// Does the same as [`insert`] for a job that starts after others have ended. The caller has locked
+/// them ([`after::lock`]); `unmet` are those that have not ended.
+///
+/// # Errors
+/// [`StoreError::TenantDeleted`], [`StoreError::Exceeded`], [`StoreError::Statement`].
+pub async fn insert_after(
+    conn: &mut PgConnection,
+    new: &NewJob,
+    unmet: &[After],
+    now: OffsetDateTime,
+) -> Result<Job, StoreError> {
+    let (mut job, event) = submitted(new, now);
+    if !unmet.is_empty() {
+        let jobs = unmet.iter().map(|after| after.job).collect();
+        job.not_before = Some(after::after_jobs());
+        job.waiting = Some(Waiting {
+            why: Wait::WaitingForJobs { jobs },
+            ..not_considered()
+        });
+    }
     let done = insert_job!("scope as (select)", job, event, now)
-        .execute(conn)
+        .execute(&mut *conn)
         .await
         .map_err(limit::refused)?;
-    match done.rows_affected() {
-        0 => Err(StoreError::TenantDeleted),
-        _ => Ok(job),
+    if done.rows_affected() == 0 {
+        return Err(StoreError::TenantDeleted);
     }
+    if !unmet.is_empty() {
+        after::insert(conn, job.id, job.tenant_id, unmet).await?;
+    }
+    Ok(job)
 }
 
 /// Does the same as [`insert`] in a transaction of the statement itself, which acts for the job's

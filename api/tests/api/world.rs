@@ -295,6 +295,19 @@ impl World {
         self.step(job, revision, Action::Release).await;
     }
 
+    /// Ends a running job with success.
+    pub async fn succeed(&self, job: JobId, revision: u64, tasks: &[TaskId]) {
+        self.gone(tasks, revision).await;
+        let stop = Action::Stop {
+            then: AfterStop::Succeed,
+            why: "done".to_owned(),
+            charge: muster_model::job::Charge::None,
+            not_before_ms: None,
+        };
+        self.step(job, revision, stop).await;
+        self.step(job, revision, Action::Release).await;
+    }
+
     /// Reports tasks as exited with code 0.
     pub async fn gone(&self, tasks: &[TaskId], revision: u64) {
         let gone = Observed::Gone {

@@ -218,6 +218,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Snapsh
         asked: None,
         turned_ms: None,
         not_before_ms: None,
+        after: Vec::new(),
         workers: spec.scale.workers,
         ps_shards: spec.ps_shards(),
         worker: spec.resources.worker.demand(),

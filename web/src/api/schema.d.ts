@@ -1402,6 +1402,16 @@ export interface components {
              */
             nodes: number;
         };
+        /** @description A job of the same tenant that must end first. */
+        After: {
+            job: components["schemas"]["JobId"];
+            on?: components["schemas"]["AfterEnd"];
+        };
+        /**
+         * @description The end that lets the waiting job start.
+         * @enum {string}
+         */
+        AfterEnd: "success" | "end";
         /** @description Next state of a stopping job once its last task has exited. */
         AfterStop: {
             cause: components["schemas"]["RequeueCause"];
@@ -2503,6 +2513,12 @@ export interface components {
             /** Format: int64 */
             version: number;
         } | {
+            job_id: components["schemas"]["JobId"];
+            /** @enum {string} */
+            kind: "after_failed";
+            name: string;
+            phase: components["schemas"]["JobPhase"];
+        } | {
             by?: components["schemas"]["Actor"] | null;
             job_id: components["schemas"]["JobId"];
             /** @enum {string} */
@@ -2882,6 +2898,8 @@ export interface components {
         };
         /** @description A training job: something for the built-in engine to train, or a user's program. */
         JobSpec: {
+            /** @description Jobs of the tenant that must end before this one starts, at most 16. */
+            after?: components["schemas"]["After"][];
             checkpoint?: components["schemas"]["CheckpointPolicy"];
             command?: components["schemas"]["Command"] | null;
             engine?: components["schemas"]["Engine"] | null;
@@ -6105,6 +6123,10 @@ export interface components {
             considered: number;
             /** @enum {string} */
             reason: "behind_earlier_jobs";
+        } | {
+            jobs: components["schemas"]["JobId"][];
+            /** @enum {string} */
+            reason: "waiting_for_jobs";
         } | {
             /** @enum {string} */
             reason: "suspended";

@@ -28,6 +28,7 @@ export function tone(event: MusterEvent): Tone {
     case "task_state_changed":
       return ofTask(event.state);
     case "task_failed":
+    case "after_failed":
       return "bad";
     case "resumed":
     case "resized":

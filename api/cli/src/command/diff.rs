@@ -70,10 +70,23 @@ impl DiffArgs {
     }
 
     /// Leaves out rows with equal values, unless all are wanted.
-    fn kept(&self, rows: Vec<ComparedRow>) -> Vec<ComparedRow> {
-        let rows = rows.into_iter();
-        let differs = |row: &ComparedRow| row.values.iter().any(|value| *value != row.values[0]);
-        rows.filter(|row| self.all || differs(row)).collect()
+    fn kept(&self, mut rows: Vec<ComparedRow>) -> Vec<ComparedRow> {
+        rows.retain(|row| self.all || row.differs());
+        rows
+    }
+}
+
+impl ComparedRow {
+    fn differs(&self) -> bool {
+        self.values.iter().any(|value| *value != self.values[0])
+    }
+
+    fn of(jobs: &[JobView], name: &str, value: fn(&JobView) -> Option<Value>) -> Self {
+        let values = jobs.iter().map(|job| value(job).unwrap_or_default());
+        Self {
+            name: name.to_owned(),
+            values: values.collect(),
+        }
     }
 }
 
@@ -117,38 +130,34 @@ fn rows_of(rows: BTreeMap<String, Vec<Value>>) -> Vec<ComparedRow> {
         .collect()
 }
 
+/// Returns the results that at least one job has.
 fn results(jobs: &[JobView]) -> Vec<ComparedRow> {
-    let row = |name: &str, value: &dyn Fn(&JobView) -> Option<Value>| ComparedRow {
-        name: name.to_owned(),
-        values: jobs
-            .iter()
-            .map(|job| value(job).unwrap_or_default())
-            .collect(),
-    };
-    let rows = [
-        row("phase", &|job| Some(phase_and_reason(job).into())),
-        row("failure", &|job| job.failure.clone().map(Value::from)),
-        row("workers", &|job| {
+    let values: [(&str, fn(&JobView) -> Option<Value>); 9] = [
+        ("phase", |job| Some(phase_and_reason(job).into())),
+        ("failure", |job| job.failure.clone().map(Value::from)),
+        ("workers", |job| {
             let is_open = !job.phase.is_terminal();
             is_open.then(|| job.workers.running.into())
         }),
-        row("run time", &|job| Some(duration_s(run_time_s(job)?).into())),
-        row("step", &|job| Some(job.progress.as_ref()?.step.into())),
-        row("steps/s", &|job| {
+        ("run time", |job| Some(duration_s(run_time_s(job)?).into())),
+        ("step", |job| Some(job.progress.as_ref()?.step.into())),
+        ("steps/s", |job| {
             Some(rounded(job.progress.as_ref()?.steps_per_s?))
         }),
-        row("train loss", &|job| {
+        ("train loss", |job| {
             Some(rounded(job.progress.as_ref()?.loss?))
         }),
-        row("test loss", &|job| {
+        ("test loss", |job| {
             Some(rounded(job.progress.as_ref()?.test_loss?))
         }),
-        row("test accuracy", &|job| {
+        ("test accuracy", |job| {
             Some(rounded(job.progress.as_ref()?.test_accuracy?))
         }),
     ];
-    let is_known = |row: &ComparedRow| row.values.iter().any(|value| !value.is_null());
-    rows.into_iter().filter(is_known).collect()
+    let rows = values.map(|(name, value)| ComparedRow::of(jobs, name, value));
+    let mut rows = Vec::from(rows);
+    rows.retain(|row| row.values.iter().any(|value| !value.is_null()));
+    rows
 }
 
 /// Seconds from the first start to the end; `None` for a job that has not ended.

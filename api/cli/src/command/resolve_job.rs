@@ -9,6 +9,7 @@ use muster_client::JobQuery;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use muster_model::view::JobView;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 /// Number of digits from which on the end of an id names a job.
@@ -71,6 +72,36 @@ pub async fn by_short_id(session: &CliSession, named: &str) -> anyhow::Result<Jo
         Some(job) => Ok(job),
         None => bail!(NotFound(format!("no job has the name or id {named:?}"))),
     }
+}
+
+/// Enters jobs into `after` of a document, each as `JOB`, `JOB:success` or `JOB:end`.
+///
+/// # Errors
+/// [`NotFound`], [`UsageError`] for another condition, or the reason why the server was not
+/// reached.
+pub async fn enter_after(
+    session: &CliSession,
+    document: &mut Value,
+    named: &[String],
+) -> anyhow::Result<()> {
+    if named.is_empty() {
+        return Ok(());
+    }
+    let mut after = match document.get_mut("after").map(Value::take) {
+        Some(Value::Array(given)) => given,
+        _ => Vec::new(),
+    };
+    for text in named {
+        let (job, on) = text.rsplit_once(':').unwrap_or((text, "success"));
+        if !matches!(on, "success" | "end") {
+            let problem = format!("--after {text}: expected JOB, JOB:success or JOB:end");
+            bail!(UsageError(problem));
+        }
+        let id = session.job(job).await?.id;
+        after.push(json!({ "job": id, "on": on }));
+    }
+    document["after"] = Value::Array(after);
+    Ok(())
 }
 
 /// Returns the newest 500 jobs of this name, newest first, in one of these phases; in any phase if

@@ -1,7 +1,7 @@
 //! `muster run`: sends the working folder, runs a program in it as a job, and follows the job.
 
 use super::submit::assign;
-use super::{CliSession, UsageError, code, follow_job};
+use super::{CliSession, UsageError, code, follow_job, resolve_job};
 use crate::document;
 use anyhow::Context as _;
 use clap::Args;
@@ -51,6 +51,9 @@ pub struct RunArgs {
     /// name. May be repeated.
     #[arg(long = "secret-file", value_name = "NAME[=FILE]")]
     secret_files: Vec<String>,
+    /// Start after the success of this job, or with `:end` after any end; may be repeated.
+    #[arg(long, value_name = "JOB[:end]", conflicts_with = "study")]
+    after: Vec<String>,
     /// Set another field of the document, such as retries=3; may be repeated.
     #[arg(long = "set", value_name = "FIELD=VALUE")]
     set: Vec<String>,
@@ -110,6 +113,7 @@ impl RunArgs {
         for assignment in &self.set {
             assign(&mut job, assignment)?;
         }
+        resolve_job::enter_after(session, &mut job, &self.after).await?;
         let packed = if self.no_code {
             None
         } else {

@@ -1,6 +1,6 @@
 //! `muster submit`: reads a job document and submits it.
 
-use super::{CliSession, UsageError, code, follow_job, wait};
+use super::{CliSession, UsageError, code, follow_job, resolve_job, wait};
 use crate::document::{self, read};
 use crate::output::line;
 use anyhow::Context as _;
@@ -27,6 +27,9 @@ pub struct SubmitArgs {
     /// Begin from a checkpoint of another job (name or id), by default its newest.
     #[arg(long, value_name = "JOB[@STEP]")]
     from: Option<String>,
+    /// Start after the success of this job, or with `:end` after any end; may be repeated.
+    #[arg(long, value_name = "JOB[:end]")]
+    after: Vec<String>,
     /// Set a field of the document to a YAML value, such as stop.epochs=20; an empty value removes
     /// the field, null sets it to null. May be repeated.
     #[arg(long = "set", value_name = "FIELD=VALUE")]
@@ -66,6 +69,7 @@ impl SubmitArgs {
         for assignment in &self.set {
             assign(&mut document, assignment)?;
         }
+        resolve_job::enter_after(session, &mut document, &self.after).await?;
         for named in &self.ship {
             ship(&mut document, named)?;
         }

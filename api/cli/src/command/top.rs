@@ -12,6 +12,8 @@ use muster_model::view::{JobView, NodeView};
 
 /// Width of the bar of all GPUs.
 const BAR: usize = 30;
+/// Maximum length of a node's name.
+const NAME: usize = 24;
 /// Maximum number of jobs that are read.
 const JOBS: u32 = 200;
 /// Size of the output if it is no terminal.
@@ -108,27 +110,27 @@ fn phases(jobs: &[JobView], has_more: bool) -> String {
 }
 
 fn node_lines(nodes: &[NodeView]) -> Vec<String> {
-    let names = nodes.iter().map(|node| cut(&node.name, 24).chars().count());
+    let names = nodes
+        .iter()
+        .map(|node| cut(&node.name, NAME).chars().count());
     let width = names.max().unwrap_or(0);
     let most = nodes.iter().map(|node| node.gpus.len()).max().unwrap_or(0);
-    // A cell per GPU, so a free GPU is seen at its place.
-    let line = |node: &NodeView| {
-        let cells = node.gpus.iter().map(|gpu| match (&gpu.job, &gpu.guest) {
-            (None, _) => '░',
-            (Some(_), None) => '█',
-            (Some(_), Some(_)) => '▓',
-        });
-        let cells: String = cells.collect();
-        let used = node.gpus.iter().filter(|gpu| gpu.job.is_some()).count();
-        let name = cut(&node.name, 24);
-        format!(
-            "{name:<width$}  {:<8}  {cells:<most$}  {used}/{}  {}",
-            state_of(node),
-            node.gpus.len(),
-            jobs_of(node)
-        )
-    };
-    nodes.iter().map(line).collect()
+    let lines = nodes.iter().map(|node| node_line(node, width, most));
+    lines.collect()
+}
+
+/// Returns the line of a node: a cell per GPU, so a free GPU is seen at its place.
+fn node_line(node: &NodeView, width: usize, most: usize) -> String {
+    let cells = node.gpus.iter().map(|gpu| match (&gpu.job, &gpu.guest) {
+        (None, _) => '░',
+        (Some(_), None) => '█',
+        (Some(_), Some(_)) => '▓',
+    });
+    let cells: String = cells.collect();
+    let used = node.gpus.iter().filter(|gpu| gpu.job.is_some()).count();
+    let (name, state, gpus) = (cut(&node.name, NAME), state_of(node), node.gpus.len());
+    let jobs = jobs_of(node);
+    format!("{name:<width$}  {state:<8}  {cells:<most$}  {used}/{gpus}  {jobs}")
 }
 
 /// Returns the names of the node's jobs, each once with its number of GPUs.

@@ -121,7 +121,7 @@ impl JobVerbArgs {
     }
 }
 
-/// Shows the jobs and asks whether to go on.
+/// Shows the jobs and asks whether to continue.
 fn confirm(jobs: &[JobView], verb: JobVerb) -> Result<(), UsageError> {
     let verb = verb.as_str();
     let number = counted(u32::try_from(jobs.len()).unwrap_or(u32::MAX), "job");

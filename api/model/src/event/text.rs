@@ -181,6 +181,14 @@ impl Event {
             Self::SecretDeleted { name, by, .. } => {
                 format!("Secret {name} deleted{}", by_whom(Some(by)))
             }
+            Self::AfterFailed {
+                job_id,
+                name,
+                phase,
+            } => format!(
+                "Cancelled, because it starts only after the success of job {name} ({job_id}), which is {}",
+                phase.as_str()
+            ),
             Self::JobDeleted { job_id, by } => {
                 format!("Job {job_id} deleted{}", by_whom(by.as_ref()))
             }

@@ -3,6 +3,7 @@
 //! Parsing refuses unknown fields. [`JobSpec::validate`] checks all other rules and reports errors
 //! by field.
 
+mod after;
 mod code;
 mod command;
 mod compression;
@@ -19,6 +20,7 @@ mod target;
 mod validate;
 mod verdicts;
 
+pub use after::{AFTER_JOBS_UNIX_MS, After, AfterEnd, MAX_AFTER};
 pub use code::{CODE_FOLDER, Code, PythonEnvironment, code_folder, code_object, is_sha256};
 pub use command::{Command, Ends, RESERVED};
 pub use compression::{
@@ -40,7 +42,7 @@ pub use preemption::{
     LONGEST_TIMEOUT_S, Preemption, RequestSignal,
 };
 pub use secret::{MAX_SECRET_NAME, SECRET_NAME_RULE, SecretRef, is_secret_name, is_variable_name};
-pub use target::{Metric, Target};
+pub use target::{Metric, ReachingValue, Target};
 pub use validate::{FieldError, MAX_NODE_LABELS, check_labels, is_dns_label};
 pub(crate) use validate::{NO_ID, is_id, is_image, is_object_name};
 pub use verdicts::Verdicts;
@@ -81,6 +83,10 @@ pub struct JobSpec {
     /// Checkpoint of another job from which training starts; only with `engine`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Origin>,
+    /// Jobs of the tenant that must end before this one starts, at most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schema(max_items = 16))]
+    pub after: Vec<After>,
     #[serde(default)]
     pub exchange: Exchange,
     #[serde(default)]

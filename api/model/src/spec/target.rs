@@ -1,6 +1,7 @@
 //! The `stop.target` part of the job document: a metric and the value at which training ends.
 
 use super::validate::Errors;
+use crate::assignment::TaskReport;
 use crate::metric::{Goal, NAME_RULE, is_name};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,13 @@ pub struct Target {
     /// goal of the others is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<Goal>,
+}
+
+/// A value that reaches a target.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ReachingValue {
+    pub step: u64,
+    pub value: f64,
 }
 
 /// Metric of a target.
@@ -93,6 +101,31 @@ impl Target {
         }
     }
 
+    /// Returns the first value of a report that reaches the target. Of merged values, the smallest
+    /// and the largest are known exactly.
+    #[must_use]
+    pub fn reached_by(&self, report: &TaskReport) -> Option<ReachingValue> {
+        let of = |step, value| self.is_met(value).then_some(ReachingValue { step, value });
+        match (&self.metric, report) {
+            (Metric::Logged(name), TaskReport::Metrics { points }) => {
+                let mut points = points.iter().filter(|point| point.name == *name);
+                points.find_map(|point| {
+                    let merged = point.summary();
+                    let value = match self.goal {
+                        Some(Goal::Minimize) => merged.min,
+                        _ => merged.max,
+                    };
+                    of(point.step, value)
+                })
+            }
+            (metric, TaskReport::Evaluated { evaluation }) => {
+                let value = metric.of_evaluation(evaluation.loss, evaluation.accuracy)?;
+                of(evaluation.step, value)
+            }
+            _ => None,
+        }
+    }
+
     /// Returns why training ends at `value`, as text for users.
     #[must_use]
     pub fn reason(&self, value: f64) -> String {
@@ -143,5 +176,67 @@ impl Target {
                 ),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::{MergedValues, MetricPoint};
+    use crate::progress::{Evaluation, Split};
+
+    fn target(metric: &str, value: f64, goal: Option<Goal>) -> Target {
+        Target {
+            metric: metric.to_owned().into(),
+            value,
+            goal,
+        }
+    }
+
+    fn logged(name: &str, [min, last, max]: [f64; 3]) -> TaskReport {
+        let merged = Some(MergedValues {
+            count: 3,
+            mean: last,
+            min,
+            max,
+        });
+        let (name, step, value) = (name.to_owned(), 7, last);
+        let point = MetricPoint {
+            name,
+            step,
+            value,
+            merged,
+        };
+        TaskReport::Metrics {
+            points: vec![point],
+        }
+    }
+
+    #[test]
+    fn extreme_of_merged_values_reaches_the_target() {
+        let report = logged("f1", [0.1, 0.5, 0.9]);
+        let value = |target: Target| target.reached_by(&report).map(|one| one.value);
+        assert_eq!(value(target("f1", 0.9, Some(Goal::Maximize))), Some(0.9));
+        assert_eq!(value(target("f1", 0.91, Some(Goal::Maximize))), None);
+        assert_eq!(value(target("f1", 0.1, Some(Goal::Minimize))), Some(0.1));
+        assert_eq!(value(target("f1", 0.09, Some(Goal::Minimize))), None);
+        assert_eq!(value(target("f2", 0.0, Some(Goal::Maximize))), None);
+    }
+
+    #[test]
+    fn evaluation_reaches_a_target_of_its_own_metrics() {
+        let evaluation = Evaluation {
+            step: 7,
+            epoch: 1.0,
+            split: Split::Validation,
+            loss: None,
+            accuracy: Some(0.8),
+        };
+        let report = TaskReport::Evaluated { evaluation };
+        let value = |target: Target| target.reached_by(&report).map(|one| one.value);
+        assert_eq!(value(target("test_accuracy", 0.8, None)), Some(0.8));
+        assert_eq!(value(target("test_accuracy", 0.81, None)), None);
+        assert_eq!(value(target("test_loss", 0.8, None)), None);
+        assert_eq!(value(target("f1", 0.1, Some(Goal::Maximize))), None);
     }
 }

@@ -118,6 +118,12 @@ impl StudySpec {
             job.get("from").is_none(),
             "left out: trials of a study begin fresh, or with pbt from each other",
         );
+        errors.check(
+            "job.after",
+            "given",
+            job.get("after").is_none(),
+            "left out: trials start when the study starts them",
+        );
         if matches!(self.search.stopper, Stopper::Pbt { .. }) {
             self.check_copies(is_command, errors);
         }

@@ -1,6 +1,7 @@
 //! Wait reasons and remedies as text for users.
 
 use super::{Change, ForbiddenGpus, Refused, Short, Wait};
+use crate::id::JobId;
 use crate::spec::UnmetConstraint;
 use crate::text::plural;
 use std::fmt;
@@ -13,6 +14,10 @@ impl fmt::Display for Wait {
                 f,
                 "behind earlier jobs of its tenant: a round considers the first {considered} of them"
             ),
+            Self::WaitingForJobs { jobs } => {
+                let jobs: Vec<String> = jobs.iter().map(JobId::to_string).collect();
+                write!(f, "starts after {}", jobs.join(", "))
+            }
             Self::Suspended => write!(f, "paused by a user"),
             Self::WaitingForQuota {
                 needed_gpus,

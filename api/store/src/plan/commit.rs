@@ -2,6 +2,7 @@
 
 use super::draft::{From, JobDraft, RevisionStart};
 use super::{CommitOutcome, CommitRefusal, Conflict, PlanIds, start, turn, wait};
+use crate::after;
 use crate::error::StoreError;
 use crate::event::{self, NewEvent};
 use crate::fault;
@@ -10,7 +11,7 @@ use crate::node;
 use crate::notify::{self, NotifyChannel};
 use crate::task::{self, LockedTask, role};
 use muster_model::id::{JobId, NodeId};
-use muster_model::job::JobState;
+use muster_model::job::{JobPhase, JobState};
 use muster_model::pace::Suspect;
 use muster_model::plan::{Action, JobDecision, RemainderWait, RoundPlan};
 use muster_model::spec::CheckpointOnRequest;
@@ -33,6 +34,8 @@ pub(super) enum CommitFailure {
 struct CommitEffects {
     events: Vec<NewEvent>,
     touched: BTreeSet<NodeId>,
+    /// Jobs that have ended, with their last phase.
+    ended: Vec<(JobId, JobPhase)>,
 }
 
 /// Decisions of a plan about one job.
@@ -99,6 +102,7 @@ pub async fn commit(
                 outcome.applied.push(job_id);
                 all.events.extend(written.events);
                 all.touched.extend(written.touched);
+                all.ended.extend(written.ended);
             }
             Err(CommitFailure::Refused(why)) => {
                 savepoint.rollback().await?;
@@ -110,6 +114,8 @@ pub async fn commit(
     let waited = wait::write(conn, waits, now).await?;
     outcome.applied.extend(waited.jobs);
     all.events.extend(waited.events);
+    all.events
+        .extend(after::settle(conn, &all.ended, now).await?);
     event::append(conn, &all.events).await?;
     node::bump(conn, &all.touched).await?;
     if !all.events.is_empty() {
@@ -270,8 +276,12 @@ async fn apply(
     draft.state_changed(&before.0, now);
     let mut written = CommitEffects {
         events: std::mem::take(&mut draft.events),
-        touched: BTreeSet::new(),
+        ..CommitEffects::default()
     };
+    let phase = draft.state.phase();
+    if phase.is_terminal() && !before.0.phase().is_terminal() {
+        written.ended.push((draft.id, phase));
+    }
     update(conn, &draft, &before).await?;
     for charge in &draft.charges {
         let event = fault::charge(conn, charge)

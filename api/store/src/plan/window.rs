@@ -4,6 +4,7 @@
 //! Every statement uses a partial index that contains only the wanted rows. So its cost depends
 //! neither on the lengths of queue and history nor on the statistics of Postgres.
 
+use crate::after;
 use crate::error::StoreError;
 use crate::int_convert::{unsigned, unsigned32};
 use muster_model::id::TenantId;
@@ -217,9 +218,10 @@ async fn aside(
         ids.last().copied().unwrap_or_default()
     };
     let later = sqlx::query_scalar!(
-        "select id from job where phase = 'queued' and not_before is not null and not_before > $2 order by not_before limit $1",
+        "select id from job where phase = 'queued' and not_before is not null and not_before > $2 and not_before < $3 order by not_before limit $1",
         most,
-        now
+        now,
+        after::after_jobs()
     );
     ids.extend(later.fetch_all(&mut *conn).await?);
     let paused = sqlx::query_scalar!(

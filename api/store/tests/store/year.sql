@@ -83,6 +83,8 @@ begin
     insert into objective_value (job_id, name, step, tenant_id, revision, epoch, value)
         select md5('job-' || d || '-' || n)::uuid, 'f1', s, red, 1, s, 0.5
         from generate_series(1, 20) n, generate_series(1, 2) s;
+    insert into job_after (job_id, before_id, tenant_id, condition)
+        select md5('job-' || d || '-2')::uuid, md5('job-' || d || '-1')::uuid, red, 'end';
     insert into epoch_loss (job_id, epoch, tenant_id, loss_sum, samples)
         select md5('job-' || d || '-' || n)::uuid, 1, red, 0, 1 from generate_series(1, 20) n;
     insert into speed (job_id, workers, ps_shards, tenant_id, steps_per_s, samples)

@@ -19,6 +19,7 @@ use crate::problem::{self, AllowedNodes, ProblemNode};
 use crate::snapshot::{ClusterSnapshot, SnapshotNode};
 use muster_model::id::JobId;
 use muster_model::job::{Charge, JobPhase, JobState};
+use muster_model::spec::AFTER_JOBS_UNIX_MS;
 use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::{Change, ForbiddenGpus, Refused, Short, Wait, Waiting};
 use std::cmp::Reverse;
@@ -282,6 +283,10 @@ impl WaitExplainer<'_, '_> {
     fn why(&self, index: usize) -> Wait {
         let live = &self.round.jobs[index];
         let not_before_ms = live.not_before_ms;
+        if not_before_ms.is_some_and(|at| at >= AFTER_JOBS_UNIX_MS) {
+            let jobs = live.job.after.clone();
+            return Wait::WaitingForJobs { jobs };
+        }
         if let Some(until_unix_ms) = not_before_ms.filter(|&at| at > self.round.now_ms) {
             return Wait::BackingOff {
                 until_unix_ms,

@@ -75,6 +75,7 @@ impl UnblockingChanges<'_, '_> {
             | Wait::TopologyPlacementFailed { short: Some(_), .. }
             | Wait::NotConsidered
             | Wait::BehindEarlierJobs { .. }
+            | Wait::WaitingForJobs { .. }
             | Wait::Suspended
             | Wait::WaitingForPreemptedWorkloads { .. }
             | Wait::BackingOff { .. } => Vec::new(),
@@ -322,6 +323,7 @@ pub(crate) fn never_could_start(round: &RoundState<'_>, live: &PlannedJob<'_>, w
         | Wait::TopologyPlacementFailed { .. } => true,
         Wait::NotConsidered
         | Wait::BehindEarlierJobs { .. }
+        | Wait::WaitingForJobs { .. }
         | Wait::Suspended
         | Wait::WaitingForQuota { .. }
         | Wait::WaitingForGpus { .. }

@@ -43,6 +43,10 @@ pub struct SnapshotJob {
     /// Maximum number of charged failures; one more fails the job.
     pub retries: u32,
     pub not_before_ms: Option<i64>,
+    /// Jobs after which it starts. While some of them have not ended, `not_before_ms` is
+    /// [`AFTER_JOBS_UNIX_MS`](muster_model::spec::AFTER_JOBS_UNIX_MS).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<JobId>,
     pub workers: Range,
     pub ps_shards: Range,
     /// Whether the number of workers must be a power of two.

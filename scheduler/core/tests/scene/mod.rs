@@ -291,6 +291,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> SnapshotJob {
         put_off: 0,
         retries: 3,
         not_before_ms: None,
+        after: Vec::new(),
         workers: Range { min: 1, max: 1 },
         ps_shards: Range { min: 1, max: 1 },
         worker: WorkerDemand {

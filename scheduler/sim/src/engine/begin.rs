@@ -134,6 +134,7 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> SnapshotJob {
         put_off: 0,
         retries: spec.retries,
         not_before_ms: None,
+        after: Vec::new(),
         workers: spec.workers,
         ps_shards: spec.ps_shards,
         worker: WorkerDemand {

@@ -72,6 +72,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> SnapshotJob {
         put_off: 0,
         retries: 3,
         not_before_ms: None,
+        after: Vec::new(),
         workers: Range { min: 1, max: 8 },
         ps_shards: Range { min: 1, max: 1 },
         worker: WorkerDemand {

@@ -315,10 +315,10 @@ function WaitReason({ job, events, explanation, now }: Omit<Props, "accuracy"> &
   );
 }
 
-/** Returns the blocking jobs, for links. */
+/** Returns the jobs that the job waits for, for links. */
 function blockers(why: Wait): string[] {
   if (why.reason === "waiting_for_gpus") return why.held_by;
-  if (why.reason === "waiting_for_preempted_workloads") return why.jobs;
+  if (why.reason === "waiting_for_preempted_workloads" || why.reason === "waiting_for_jobs") return why.jobs;
   return [];
 }
 

@@ -60,12 +60,16 @@ fn mpi_argv(program: &Program) -> Vec<String> {
 
 /// Returns a word that a shell reads as this one.
 fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:@%+,$".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', "'\\''"))
     }
+}
+
+/// Whether a shell gives the letter no meaning. `$` stays, so that variables are replaced.
+fn is_plain(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "-_./=:@%+,$".contains(letter)
 }
 
 /// Returns a list of YAML in one line, which JSON is.

@@ -75,6 +75,7 @@ impl JobSpec {
             NO_ID,
         );
         self.check_labels(&mut errors);
+        self.check_after(&mut errors);
         self.check_node_constraints(&mut errors);
         errors.check(
             "priority",
