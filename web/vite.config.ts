@@ -13,7 +13,8 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
   },
-  server: { proxy: { "/api": api, "/openapi.json": api } },
+  // The templates of the submit page are the examples of the repository.
+  server: { proxy: { "/api": api, "/openapi.json": api }, fs: { allow: [".", "../examples"] } },
   test: {
     environment: "jsdom",
     setupFiles: ["src/test-setup.ts"],

@@ -251,6 +251,75 @@ describe("submitting", () => {
   });
 });
 
+describe("the editor of documents", () => {
+  const editor = () => screen.findByLabelText<HTMLTextAreaElement>("Job document, YAML or JSON");
+  const posts = () => world.asked.filter((request) => request.method === "POST");
+
+  beforeEach(() => {
+    sessionStorage.clear();
+    world.routes["GET /openapi.json"] = () =>
+      json({
+        components: {
+          schemas: {
+            JobSpec: { properties: { retries: { type: "integer", description: "Failures that restart the job." } } },
+          },
+        },
+      });
+  });
+
+  it("checks the document when typing pauses, and submits nothing", async () => {
+    let refuse = true;
+    world.routes["POST /api/v1/jobs"] = () =>
+      refuse ? problem(422, "x", "x", [{ field: "name", value: '"A"', expected: "a-z" }]) : json(job());
+    open("/submit");
+    fireEvent.change(await editor(), { target: { value: "name: A" } });
+    expect(await screen.findByText(/expected: a-z/)).toBeTruthy();
+    refuse = false;
+    fireEvent.change(await editor(), { target: { value: "name: a" } });
+    await waitFor(() => expect(screen.queryByText(/expected: a-z/)).toBeNull(), { timeout: 3000 });
+    expect(posts().every(({ url }) => url.endsWith("?dry_run=true"))).toBe(true);
+    expect(posts()).toHaveLength(2);
+  });
+
+  it("keeps the draft until it is submitted", async () => {
+    world.routes["POST /api/v1/jobs"] = () => json(job({ id: "new-job" }), 201);
+    world.routes["GET /api/v1/jobs/new-job"] = () => json(job({ id: "new-job" }));
+    const first = open("/submit");
+    fireEvent.change(await editor(), { target: { value: "name: draft" } });
+    first.unmount();
+    const second = open("/submit");
+    expect((await editor()).value).toBe("name: draft");
+    fireEvent.click(screen.getByRole("button", { name: "Submit" }));
+    await waitFor(() => expect(world.asked.some(({ url }) => url.endsWith("/jobs/new-job"))).toBe(true));
+    second.unmount();
+    open("/submit");
+    expect((await editor()).value).toContain("fashion-cnn");
+  });
+
+  it("replaces the text by a template, and takes it back", async () => {
+    world.routes["POST /api/v1/jobs"] = () => json(job());
+    open("/submit");
+    fireEvent.change(await editor(), { target: { value: "name: mine" } });
+    const choice = screen.getByRole("combobox", { name: "Template" });
+    fireEvent.change(choice, { target: { value: "3" } });
+    expect((await editor()).value).toContain("name: own-program");
+    fireEvent.click(screen.getByRole("button", { name: "Back to my text" }));
+    expect((await editor()).value).toBe("name: mine");
+  });
+
+  it("lists the fields at the caret, and inserts one", async () => {
+    world.routes["POST /api/v1/jobs"] = () => json(job());
+    open("/submit");
+    const area = await editor();
+    fireEvent.change(area, { target: { value: "name: a" } });
+    area.setSelectionRange(7, 7);
+    fireEvent.select(area);
+    expect(await screen.findByText("Failures that restart the job.")).toBeTruthy();
+    fireEvent.click(screen.getByRole("button", { name: "retries" }));
+    expect((await editor()).value).toBe("name: a\nretries: ");
+  });
+});
+
 describe("beginning from another job", () => {
   const written = (step: number, epoch: number, retained = true) => ({
     id: `c-${step}`,

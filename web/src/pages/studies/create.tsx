@@ -4,7 +4,7 @@ import { createStudy } from "../../api/studies";
 import { Panel } from "../../ui/panel";
 import { useTitle } from "../../ui/title";
 import { DocumentPage, Valid } from "../submit/document";
-import { EXAMPLE } from "./example";
+import { STUDY_TEMPLATES } from "../submit/templates";
 
 export function CreateStudyPage() {
   useTitle("New study");
@@ -14,8 +14,9 @@ export function CreateStudyPage() {
       title="New study"
       noun="Study"
       verb={{ text: "Create", busy: "Creating…" }}
-      start={EXAMPLE}
-      example={EXAMPLE}
+      schema="StudySpec"
+      start={null}
+      templates={STUDY_TEMPLATES}
       send={createStudy}
       onSent={(study) => void navigate(`/studies/${study.id}`)}
       help={<Help />}

@@ -1,21 +1,30 @@
 // A job or study document that is edited, checked and sent. Errors are shown beside their lines.
-import { useId, useRef, useState, type ReactNode } from "react";
+import { useEffect, useId, useRef, useState, type ReactNode } from "react";
 import { newKey } from "../../api/key";
 import { fromThrown, type ApiError } from "../../api/problem";
 import { Icon } from "../../ui/icon";
 import { Panel } from "../../ui/panel";
 import { lineOf, toYaml } from "../../words/document";
+import { insertField, type Field, type Place } from "../../words/schema";
+import { keepDraft, readDraft } from "./draft";
 import { Editor, goToLine } from "./editor";
+import { Fields } from "./fields";
 import { Refused } from "./refused";
+import type { Template, Templates } from "./templates";
+
+/** Pause in typing after which the document is checked. */
+const CHECK_AFTER_MS = 600;
 
 interface Props<T> {
   title: string;
   /** `Job` or `Study`. */
   noun: string;
   verb: { text: string; busy: string };
-  /** Initial text of the field, and the example. */
-  start: string;
-  example: string;
+  /** Name of the document's schema in the API. */
+  schema: string;
+  /** Initial text; null for the draft, or the first template. */
+  start: string | null;
+  templates: Templates;
   /** Sends the document at most once per key. A dry run changes nothing. */
   send: (text: string, dryRun: boolean, key: string) => Promise<T>;
   onSent: (made: T) => void;
@@ -31,8 +40,9 @@ export function DocumentPage<T>({
   title,
   noun,
   verb,
+  schema,
   start,
-  example,
+  templates,
   send,
   onSent,
   help,
@@ -41,7 +51,10 @@ export function DocumentPage<T>({
 }: Props<T>) {
   const area = useRef<HTMLTextAreaElement>(null);
   const result = useId();
-  const [text, setText] = useState(start);
+  const [text, setText] = useState(() => start ?? readDraft(noun) ?? templates[0].text);
+  const [caret, setCaret] = useState(0);
+  // The text before a template replaced it.
+  const [replaced, setReplaced] = useState<string | null>(null);
   const [busy, setBusy] = useState<"check" | "send" | null>(null);
   const [outcome, setOutcome] = useState<Outcome<T> | null>(null);
   // One key per document, so that a second click or a retry after a lost answer creates only one
@@ -50,12 +63,16 @@ export function DocumentPage<T>({
 
   const go = (dryRun: boolean) => {
     if (key.current.text !== text) key.current = { text, value: newKey() };
+    clearTimeout(checking.current);
     setBusy(dryRun ? "check" : "send");
     send(text, dryRun, key.current.value).then(
       (made) => {
         setBusy(null);
         if (dryRun) setOutcome({ kind: "checked", text, made });
-        else onSent(made);
+        else {
+          keepDraft(noun, null);
+          onSent(made);
+        }
       },
       (thrown: unknown) => {
         setBusy(null);
@@ -63,19 +80,76 @@ export function DocumentPage<T>({
       },
     );
   };
+  const checking = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  useEffect(() => () => clearTimeout(checking.current), []);
+  // Errors are shown when typing pauses. A valid text shows nothing, because nothing was asked.
+  const checkLater = (next: string) => {
+    clearTimeout(checking.current);
+    if (next.trim() === "") return;
+    checking.current = setTimeout(() => {
+      send(next, true, newKey()).then(
+        () => setOutcome(null),
+        (thrown: unknown) => setOutcome({ kind: "refused", error: fromThrown(thrown) }),
+      );
+    }, CHECK_AFTER_MS);
+  };
   const change = (next: string) => {
     setText(next);
+    setReplaced(null);
+    keepDraft(noun, next);
     if (outcome?.kind === "checked") setOutcome(null);
+    checkLater(next);
+  };
+  const use = (template: Template) => {
+    clearTimeout(checking.current);
+    setReplaced(templates.some((other) => other.text === text) ? null : text);
+    setText(template.text);
+    setCaret(0);
+    keepDraft(noun, null);
+    setOutcome(null);
+  };
+  const insert = (field: Field, place: Place) => {
+    const [next, at] = insertField(text, caret, place, field);
+    change(next);
+    setCaret(at);
+    // The field has the new text only after it is drawn.
+    requestAnimationFrame(() => {
+      area.current?.focus();
+      area.current?.setSelectionRange(at, at);
+    });
   };
   const wrong = outcome?.kind === "refused" ? outcome.error.fields : [];
   const marked = new Set(wrong.flatMap((error) => lineOf(text, error.field) ?? []));
   const idle = busy === null && text.trim() !== "";
-  const toExample =
-    text === example ? null : (
-      <button type="button" className="button button-small" onClick={() => change(example)}>
-        Back to the example
-      </button>
-    );
+  const chosen = templates.findIndex((template) => template.text === text);
+  const choice = (
+    <div className="actions">
+      {replaced === null ? null : (
+        <button type="button" className="button button-small" onClick={() => change(replaced)}>
+          Back to my text
+        </button>
+      )}
+      <label>
+        <span className="sr-only">Template</span>
+        <select
+          value={chosen}
+          onChange={(event) => {
+            const template = templates[Number(event.target.value)];
+            if (template !== undefined) use(template);
+          }}
+        >
+          <option value={-1} disabled>
+            Template…
+          </option>
+          {templates.map(({ title: named }, place) => (
+            <option key={named} value={place}>
+              {named}
+            </option>
+          ))}
+        </select>
+      </label>
+    </div>
+  );
 
   return (
     <div className="page">
@@ -92,11 +166,12 @@ export function DocumentPage<T>({
       </div>
       {children}
       <div className="submit">
-        <Panel title={`${noun} document`} aside={toExample} className="panel-flush">
+        <Panel title={`${noun} document`} aside={choice} className="panel-flush">
           <Editor
             ref={area}
             value={text}
             onChange={change}
+            onCaret={setCaret}
             label={`${noun} document, YAML or JSON`}
             marked={marked}
             describedBy={result}
@@ -114,6 +189,7 @@ export function DocumentPage<T>({
               }}
             />
           ) : null}
+          <Fields text={text} caret={caret} root={schema} onInsert={insert} />
         </div>
       </div>
     </div>

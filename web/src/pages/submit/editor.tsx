@@ -4,6 +4,8 @@ import { useRef, type Ref } from "react";
 interface Props {
   value: string;
   onChange: (value: string) => void;
+  /** Called with the offset of the caret. */
+  onCaret: (offset: number) => void;
   /** Label for screen readers. */
   label: string;
   /** Lines with errors, from 0. */
@@ -12,7 +14,7 @@ interface Props {
   ref: Ref<HTMLTextAreaElement>;
 }
 
-export function Editor({ value, onChange, label, marked, describedBy, ref }: Props) {
+export function Editor({ value, onChange, onCaret, label, marked, describedBy, ref }: Props) {
   const gutter = useRef<HTMLDivElement>(null);
   const lines = value.split("\n");
   return (
@@ -35,6 +37,7 @@ export function Editor({ value, onChange, label, marked, describedBy, ref }: Pro
         autoComplete="off"
         wrap="off"
         onChange={(event) => onChange(event.target.value)}
+        onSelect={(event) => onCaret(event.currentTarget.selectionStart)}
         onScroll={(event) => {
           if (gutter.current !== null) gutter.current.scrollTop = event.currentTarget.scrollTop;
         }}

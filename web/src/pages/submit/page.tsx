@@ -8,9 +8,9 @@ import { Failure, Loading } from "../../ui/states";
 import { useTitle } from "../../ui/title";
 import { count } from "../../words/number";
 import { DocumentPage, Valid } from "./document";
-import { EXAMPLE } from "./example";
 import { againOf, forkOf, type Fork } from "./fork";
 import { Planned, neverStarts, usePlan } from "./plan";
+import { JOB_TEMPLATES } from "./templates";
 
 export function SubmitPage() {
   useTitle("Submit");
@@ -41,8 +41,9 @@ function OneJob({ fork, start }: { fork: Fork | null; start?: string }) {
       title="Submit a job"
       noun="Job"
       verb={{ text: "Submit", busy: "Submitting…" }}
-      start={fork?.text ?? start ?? EXAMPLE}
-      example={EXAMPLE}
+      schema="JobSpec"
+      start={fork?.text ?? start ?? null}
+      templates={JOB_TEMPLATES}
       send={submit}
       onSent={(job) => void navigate(`/jobs/${job.id}`)}
       help={<Help />}
