@@ -15,6 +15,7 @@ mod isolation;
 mod output;
 #[cfg(test)]
 mod reference;
+mod refused;
 mod terminal;
 mod up;
 
@@ -133,6 +134,9 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 fn exit_code(error: &anyhow::Error) -> u8 {
     if error.downcast_ref::<command::UsageError>().is_some() {
         return exit::USAGE;
+    }
+    if error.downcast_ref::<refused::RefusedDocument>().is_some() {
+        return exit::REFUSED;
     }
     match error.downcast_ref::<ClientError>() {
         Some(ClientError::Unreachable { .. }) => exit::UNREACHABLE,

@@ -4,6 +4,7 @@ use super::{CliSession, NotFound, code};
 use crate::clock;
 use crate::document::read;
 use crate::output::{age, counted, fields, line, table, table_of};
+use crate::refused::with_lines;
 use clap::{Args, Subcommand, ValueEnum};
 use muster_model::id::StudyId;
 use muster_model::study::{StudyPhase, StudySpec};
@@ -183,7 +184,8 @@ impl CreateStudyArgs {
     async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let mut document = read(&self.file)?;
         if self.dry_run {
-            let study = session.client.dry_run_study(&document).await?;
+            let checked = session.client.dry_run_study(&document).await;
+            let study = checked.map_err(|error| with_lines(error, Some(&self.file)))?;
             return session.output.print(&study, |study| {
                 format!("{} would be created; nothing was changed", study.name)
             });
@@ -196,7 +198,8 @@ impl CreateStudyArgs {
             code::upload(session, packed).await?;
         }
         let key = self.idempotency_key.as_deref();
-        let study = session.client.create_study(&document, key).await?;
+        let created = session.client.create_study(&document, key).await;
+        let study = created.map_err(|error| with_lines(error, Some(&self.file)))?;
         said(session, &study, "created")
     }
 }

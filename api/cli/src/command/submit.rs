@@ -3,6 +3,7 @@
 use super::{CliSession, UsageError, code, follow_job, resolve_job, wait};
 use crate::document::{self, read};
 use crate::output::line;
+use crate::refused::with_lines;
 use anyhow::Context as _;
 use clap::Args;
 use muster_model::id::JobId;
@@ -76,7 +77,8 @@ impl SubmitArgs {
         let packed = self.code.as_deref().map(code::pack).transpose()?;
         document::note_start_over(&document);
         if self.dry_run {
-            let job = session.client.dry_run(&document).await?;
+            let checked = session.client.dry_run(&document).await;
+            let job = checked.map_err(|error| with_lines(error, self.file.as_deref()))?;
             session.output.print(&job, |job| {
                 format!("{} would be submitted; nothing was changed", job.name)
             })?;
@@ -86,10 +88,9 @@ impl SubmitArgs {
             code::name_in(&mut document, &packed.sha256)?;
             code::upload(session, packed).await?;
         }
-        let job = session
-            .client
-            .submit(&document, self.idempotency_key.as_deref())
-            .await?;
+        let key = self.idempotency_key.as_deref();
+        let submitted = session.client.submit(&document, key).await;
+        let job = submitted.map_err(|error| with_lines(error, self.file.as_deref()))?;
         if self.follow {
             line(&format!("job {} ({}) submitted", job.name, job.id))?;
             return follow_job::follow(session, &job).await;

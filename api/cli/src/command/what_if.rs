@@ -5,6 +5,7 @@ use super::forecast::{NEVER, gpu_hours, span, unknown};
 use super::{CliSession, UsageError};
 use crate::document::{note_start_over, read};
 use crate::output::{duration_s, fields, table};
+use crate::refused::with_lines;
 use clap::Args;
 use muster_model::forecast::Interval;
 use muster_model::view::{
@@ -50,7 +51,8 @@ impl PlanArgs {
     /// If the document is wrong, or the server refuses.
     pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let document = read(&self.file)?;
-        let plan = session.client.plan(&document).await?;
+        let planned = session.client.plan(&document).await;
+        let plan = planned.map_err(|error| with_lines(error, Some(&self.file)))?;
         note_start_over(&document);
         session.output.print(&plan, describe_plan)
     }

@@ -114,6 +114,10 @@ fn answer(stream: TcpStream, answers: &[(String, Value)], heard: &Mutex<Vec<(Str
     let json = "application/json";
     let (status, kind, body) = match found {
         Some((_, Value::String(events))) => ("200 OK", "text/event-stream", events.clone()),
+        Some((_, answer)) if answer.get("status").is_some_and(|status| status == 422) => {
+            let problem = "application/problem+json";
+            ("422 Unprocessable Content", problem, answer.to_string())
+        }
         Some((_, answer)) => ("200 OK", json, answer.to_string()),
         None => (
             "404 Not Found",

@@ -1,0 +1,110 @@
+//! Refusals of a document, with the lines of its file.
+
+use muster_client::ClientError;
+use muster_model::view::Problem;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// The server refused a document; each error names its line.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct RefusedDocument(String);
+
+/// Adds the lines of the file to the errors of a refused document. Other errors, and those of a
+/// document from standard input (`-`), are returned as they are.
+pub fn with_lines(error: ClientError, file: Option<&Path>) -> anyhow::Error {
+    let text = file.and_then(|file| std::fs::read_to_string(file).ok());
+    match (error, file, text) {
+        (ClientError::Problem(problem), Some(file), Some(text)) if !problem.errors.is_empty() => {
+            RefusedDocument(located(&problem, &file.display().to_string(), &text)).into()
+        }
+        (error, ..) => error.into(),
+    }
+}
+
+fn located(problem: &Problem, file: &str, text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut said = format!("{}:", problem.title);
+    for error in &problem.errors {
+        match line_of(&lines, &error.field) {
+            Some(at) => {
+                let line = lines[at].trim();
+                let _ = write!(said, "\n{file}:{}: {error}\n    {line}", at + 1);
+            }
+            None => {
+                let _ = write!(said, "\n{file}: {error}");
+            }
+        }
+    }
+    said
+}
+
+/// Returns the line (from 0) of the field at a path such as `scale.workers.min`, or of its nearest
+/// ancestor. Indentation and names suffice to find it in YAML and in JSON with line breaks.
+fn line_of(lines: &[&str], path: &str) -> Option<usize> {
+    let names = path.split(['.', '[', ']']);
+    let names = names.filter(|name| !name.is_empty() && name.parse::<usize>().is_err());
+    let (mut found, mut from, mut to) = (None, 0, lines.len());
+    for name in names {
+        let Some(at) = (from..to).find(|at| has_key(lines[*at], name)) else {
+            break;
+        };
+        found = Some(at);
+        from = at;
+        to = block_end(lines, at);
+    }
+    found
+}
+
+/// Whether the line has this key, before a comment.
+fn has_key(line: &str, name: &str) -> bool {
+    let code = line.split(" #").next().unwrap_or_default();
+    let starts = code.match_indices(name);
+    let mut starts =
+        starts.filter(|(at, _)| !code.trim_start().starts_with('#') && is_key(code, *at, name));
+    starts.next().is_some()
+}
+
+fn is_key(code: &str, at: usize, name: &str) -> bool {
+    let before = code[..at].chars().next_back();
+    let is_start = before.is_none_or(|letter| letter.is_whitespace() || "{,\"'".contains(letter));
+    let after = code[at + name.len()..].trim_start_matches(['"', '\'']);
+    is_start && after.trim_start().starts_with(':')
+}
+
+/// Returns the first line after `at` that is not indented deeper.
+fn block_end(lines: &[&str], at: usize) -> usize {
+    let depth = indent(lines[at]);
+    let mut after = lines.iter().enumerate().skip(at + 1);
+    let end = after.find(|(_, line)| {
+        let text = line.trim();
+        !text.is_empty() && !text.starts_with('#') && indent(line) <= depth
+    });
+    end.map_or(lines.len(), |(end, _)| end)
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line_of;
+
+    #[test]
+    fn field_is_found_below_its_ancestors() {
+        let text = "name: min\n# workers: none\nother: { workers: 1 }\nscale:\n  # x\n  ps_shards: { min: 1 }\n  workers:\n    max: 1\n    min: 2 # min: 3\nstop:\n  target: { \"value\": 1 }\n  list:\n    - a: 1";
+        let lines: Vec<&str> = text.lines().collect();
+        for (path, line) in [
+            ("scale.workers.min", Some(8)),
+            ("scale.ps_shards.min", Some(5)),
+            ("scale.workers", Some(6)),
+            ("scale.workers.none", Some(6)),
+            ("stop.target.value", Some(10)),
+            ("stop.list[0].a", Some(12)),
+            ("engine.batch", None),
+        ] {
+            assert_eq!(line_of(&lines, path), line, "{path}");
+        }
+    }
+}
