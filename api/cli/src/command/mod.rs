@@ -13,6 +13,7 @@ pub mod export_trace;
 pub mod families;
 mod follow_job;
 pub mod forecast;
+mod git;
 pub mod init;
 pub mod job_table;
 pub mod list;

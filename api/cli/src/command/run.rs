@@ -1,7 +1,7 @@
 //! `muster run`: sends the working folder, runs a program in it as a job, and follows the job.
 
 use super::submit::assign;
-use super::{CliSession, UsageError, code, follow_job, resolve_job};
+use super::{CliSession, UsageError, code, follow_job, git, resolve_job};
 use crate::document;
 use anyhow::Context as _;
 use clap::Args;
@@ -64,6 +64,10 @@ pub struct RunArgs {
     /// Folder to send. Files that .gitignore or .musterignore exclude are left out.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     dir: PathBuf,
+    /// Send a commit of a git repository instead of the working folder. REF is a branch, a tag or a
+    /// commit.
+    #[arg(long, value_name = "URL[@REF]", conflicts_with_all = ["dir", "no_code"])]
+    git: Option<String>,
     /// Send no folder: the program is on the nodes.
     #[arg(long, conflicts_with = "dir")]
     no_code: bool,
@@ -108,7 +112,12 @@ impl RunArgs {
     /// # Errors
     /// If the folder cannot be sent, or the server refuses the document.
     pub async fn run(self, session: &CliSession) -> anyhow::Result<ExitCode> {
-        self.find_requirements()?;
+        let checkout = self.git.as_deref().map(git::checkout).transpose()?;
+        let folder = match &checkout {
+            Some(checkout) => checkout.path(),
+            None => &self.dir,
+        };
+        self.find_requirements(folder)?;
         let mut job = self.document()?;
         for assignment in &self.set {
             assign(&mut job, assignment)?;
@@ -117,15 +126,18 @@ impl RunArgs {
         let packed = if self.no_code {
             None
         } else {
-            Some(code::pack(&self.dir)?)
+            Some(code::pack(folder)?)
         };
         if let Some(packed) = &packed {
             code::name_in(&mut job, &packed.sha256)?;
         }
-        let document = match &self.study {
+        let mut document = match &self.study {
             Some(file) => in_study(document::read(file)?, job)?,
             None => job,
         };
+        if packed.is_some() {
+            git::label(&mut document, folder);
+        }
         if let Some(path) = &self.save {
             let text = serde_norway::to_string(&document)?;
             std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
@@ -160,12 +172,12 @@ impl RunArgs {
     }
 
     /// Checks that the folder has the file of `--requirements`; the task would fail otherwise.
-    fn find_requirements(&self) -> Result<(), UsageError> {
+    fn find_requirements(&self, folder: &Path) -> Result<(), UsageError> {
         let Some(file) = &self.requirements else {
             return Ok(());
         };
-        if self.no_code || !self.dir.join(file).is_file() {
-            let folder = self.dir.display();
+        if self.no_code || !folder.join(file).is_file() {
+            let folder = folder.display();
             return Err(UsageError(format!(
                 "--requirements {file}: expected a file of the folder that is sent ({folder})"
             )));

@@ -1,6 +1,6 @@
 //! `muster submit`: reads a job document and submits it.
 
-use super::{CliSession, UsageError, code, follow_job, resolve_job, wait};
+use super::{CliSession, UsageError, code, follow_job, git, resolve_job, wait};
 use crate::document::{self, read};
 use crate::output::line;
 use crate::refused::with_lines;
@@ -83,6 +83,9 @@ impl SubmitArgs {
                 format!("{} would be submitted; nothing was changed", job.name)
             })?;
             return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(folder) = &self.code {
+            git::label(&mut document, folder);
         }
         if let Some(packed) = packed {
             code::name_in(&mut document, &packed.sha256)?;
