@@ -27,6 +27,7 @@ const PAGES = [
   "/studies",
   ...(study === undefined ? [] : [`/studies/${study}`]),
   "/nodes",
+  "/secrets",
   "/submit",
   "/nowhere",
 ];

@@ -14,6 +14,7 @@ import type {
   PlanView,
   PriorityClass,
   Progress,
+  SecretView,
   StoredEvent,
   TaskView,
 } from "./types";
@@ -142,6 +143,20 @@ export async function tasks(id: string, signal?: AbortSignal): Promise<TaskView[
 export function progress(id: string, signal?: AbortSignal): Promise<Progress> {
   const params = { path: { id }, query: { max_points: CURVE_POINTS } };
   return take(client.GET("/api/v1/jobs/{id}/progress", { params, ...cut(signal) }));
+}
+
+export async function secrets(signal?: AbortSignal): Promise<SecretView[]> {
+  return (await take(client.GET("/api/v1/secrets", { ...cut(signal) }))).items;
+}
+
+/** Stores a new version of a secret. */
+export async function setSecret(name: string, value: string): Promise<void> {
+  await take(client.PUT("/api/v1/secrets/{name}", { params: { path: { name } }, body: { value } }));
+}
+
+/** With `force` it is deleted although open jobs or studies name it. */
+export async function deleteSecret(name: string, force: boolean): Promise<void> {
+  await take(client.DELETE("/api/v1/secrets/{name}", { params: { path: { name }, query: { force } } }));
 }
 
 export async function metrics(id: string, signal?: AbortSignal): Promise<MetricView[]> {

@@ -18,6 +18,7 @@ const PAGES: { to: string; label: string; icon: IconName }[] = [
   { to: "/jobs", label: "Jobs", icon: "jobs" },
   { to: "/studies", label: "Studies", icon: "studies" },
   { to: "/nodes", label: "Nodes", icon: "nodes" },
+  { to: "/secrets", label: "Secrets", icon: "key" },
   { to: "/submit", label: "Submit", icon: "submit" },
 ];
 
