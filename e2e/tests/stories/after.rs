@@ -69,3 +69,37 @@ async fn pipeline_of_jobs_runs_in_its_order() {
     assert!(differs.contains("after[0].job"), "{differs}");
     cluster.down();
 }
+
+#[tokio::test]
+async fn array_runs_a_job_per_index() {
+    let mut cluster = TestCluster::start(NODE).await;
+    let run = [
+        "-o",
+        "json",
+        "run",
+        "--no-code",
+        "--name",
+        "fold",
+        "--array",
+        "1,3",
+    ];
+    let script = ["--", "sh", "-c", "echo fold {index} of $ARRAY_INDEX"];
+    let jobs = cluster.run(&[&run[..], &script].concat());
+    let jobs: Vec<JobView> = serde_json::from_str(&jobs).expect("jobs");
+    let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
+    assert_eq!(names, ["fold-1", "fold-3"]);
+    for job in &jobs {
+        let ended = cluster
+            .until(job.id, "an end", |job| job.phase.is_terminal())
+            .await;
+        assert_eq!(ended.phase, JobPhase::Succeeded, "{:?}", ended.failure);
+    }
+    assert!(cluster.run(&["logs", "fold-3"]).contains("fold 3 of 3"));
+    let label = format!("array={}", jobs[0].labels["array"]);
+    let listed = cluster.run(&["list", "--label", &label]);
+    assert!(
+        listed.contains("fold-1") && listed.contains("fold-3"),
+        "{listed}"
+    );
+    cluster.down();
+}

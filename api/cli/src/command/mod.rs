@@ -1,6 +1,7 @@
 //! The subcommands of `muster`. Each sends REST requests and prints the answers; none makes
 //! decisions.
 
+mod array;
 pub mod checkpoints;
 pub mod code;
 pub mod compare;

@@ -1,7 +1,8 @@
 //! `muster run`: sends the working folder, runs a program in it as a job, and follows the job.
 
+use super::array::ArrayIndices;
 use super::submit::assign;
-use super::{CliSession, UsageError, code, follow_job, git, resolve_job};
+use super::{CliSession, UsageError, array, code, follow_job, git, resolve_job};
 use crate::document;
 use anyhow::Context as _;
 use clap::Args;
@@ -51,6 +52,10 @@ pub struct RunArgs {
     /// name. May be repeated.
     #[arg(long = "secret-file", value_name = "NAME[=FILE]")]
     secret_files: Vec<String>,
+    /// Submit a job per index, such as 0-9 or 1,4,8-12. {index} in the arguments is replaced, and
+    /// the variable ARRAY_INDEX holds the index.
+    #[arg(long, value_name = "INDICES", value_parser = array::indices, conflicts_with = "study")]
+    array: Option<ArrayIndices>,
     /// Start after the success of this job, or with `:end` after any end; may be repeated.
     #[arg(long, value_name = "JOB[:end]", conflicts_with = "study")]
     after: Vec<String>,
@@ -156,6 +161,10 @@ impl RunArgs {
                     study.name, study.name
                 )
             })?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(ArrayIndices(indices)) = &self.array {
+            array::submit(session, &document, indices).await?;
             return Ok(ExitCode::SUCCESS);
         }
         let job = session.client.submit(&document, None).await?;
