@@ -32,6 +32,7 @@ mod problem;
 mod query;
 mod question;
 mod rate;
+mod remote;
 mod round;
 mod routes;
 mod secret;

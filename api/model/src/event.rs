@@ -8,10 +8,11 @@ pub use text::EventText;
 use crate::actor::Actor;
 use crate::checkpoint::{RequestResult, Written};
 use crate::fault::NodeFault;
-use crate::id::{JobId, NodeId, TaskId};
+use crate::id::{JobId, NodeId, RemoteSessionId, TaskId};
 use crate::job::{AfterStop, Intent, JobState};
 use crate::node::{NodeState, Notice};
 use crate::progress::Split;
+use crate::remote::{RemoteAction, RemoteEnd};
 use crate::spec::Range;
 use crate::task::{Role, TaskState};
 use crate::verdict::Verdict;
@@ -192,6 +193,25 @@ pub enum Event {
         version: u64,
         by: Actor,
     },
+    /// A user opened a remote session in a task.
+    RemoteSessionOpened {
+        session: RemoteSessionId,
+        role: Role,
+        action: RemoteAction,
+        by: Actor,
+    },
+    /// A remote session ended.
+    RemoteSessionEnded {
+        session: RemoteSessionId,
+        role: Role,
+        end: RemoteEnd,
+        duration_ms: u64,
+        /// Bytes of input for the program, or for the port.
+        input_bytes: u64,
+        /// Bytes of output, with those of standard error.
+        output_bytes: u64,
+        by: Actor,
+    },
     JobDeleted {
         job_id: JobId,
         /// Author; absent if a study did it, and in histories of older releases.
@@ -287,6 +307,8 @@ impl Event {
             Self::NodeMembership { .. } => "node_membership",
             Self::SecretSet { .. } => "secret_set",
             Self::SecretDeleted { .. } => "secret_deleted",
+            Self::RemoteSessionOpened { .. } => "remote_session_opened",
+            Self::RemoteSessionEnded { .. } => "remote_session_ended",
             Self::JobDeleted { .. } => "job_deleted",
             Self::Unknown { .. } => "unknown",
         }

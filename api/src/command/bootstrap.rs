@@ -118,6 +118,7 @@ async fn created(
         pods: muster_model::tenant::TenantPods::default(),
         preemption: muster_model::tenant::TenantPreemption::default(),
         shares_families: false,
+        interactive: false,
     };
     tenant::create(conn, &new, now)
         .await

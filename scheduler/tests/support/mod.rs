@@ -75,6 +75,7 @@ impl Store {
             pods: muster_model::tenant::TenantPods::default(),
             preemption: muster_model::tenant::TenantPreemption::default(),
             shares_families: false,
+            interactive: false,
         };
         let user = muster_store::user::User {
             id: clock::id().into(),
