@@ -212,6 +212,17 @@ pub enum Event {
         output_bytes: u64,
         by: Actor,
     },
+    /// A remote session connected to a port of a task, and has ended. Browsers open many.
+    PortConnectionEnded {
+        session: RemoteSessionId,
+        role: Role,
+        port: u16,
+        end: RemoteEnd,
+        duration_ms: u64,
+        input_bytes: u64,
+        output_bytes: u64,
+        by: Actor,
+    },
     JobDeleted {
         job_id: JobId,
         /// Author; absent if a study did it, and in histories of older releases.
@@ -261,7 +272,8 @@ impl<'de> Deserialize<'de> for Event {
 
 /// Kinds of which a long job has hundreds and that decide nothing. Histories leave them out unless
 /// all kinds are requested.
-pub const ROUTINE: [&str; 4] = [
+pub const ROUTINE: [&str; 5] = [
+    "port_connection_ended",
     "task_state_changed",
     "checkpoint_written",
     "checkpoint_pruned",
@@ -309,6 +321,7 @@ impl Event {
             Self::SecretDeleted { .. } => "secret_deleted",
             Self::RemoteSessionOpened { .. } => "remote_session_opened",
             Self::RemoteSessionEnded { .. } => "remote_session_ended",
+            Self::PortConnectionEnded { .. } => "port_connection_ended",
             Self::JobDeleted { .. } => "job_deleted",
             Self::Unknown { .. } => "unknown",
         }

@@ -85,6 +85,10 @@ pub async fn open(conn: &mut PgConnection, session: &OpenedSession) -> Result<()
     )
     .execute(&mut *conn)
     .await?;
+    if matches!(session.action, RemoteAction::Port { .. }) {
+        // Browsers open many connections, so the history has one event for each.
+        return Ok(());
+    }
     let event = NewEvent {
         at: session.opened_at,
         tenant_id: Some(session.tenant),
@@ -166,7 +170,7 @@ pub async fn end(
     let row = sqlx::query_as!(
         EndedSqlRow,
         r#"delete from remote_session where id = $1
-           returning id, tenant_id, job_id, rank, opened_by as "opened_by: Json<Actor>", opened_at"#,
+           returning id, tenant_id, job_id, rank, action as "action: Json<RemoteAction>", opened_by as "opened_by: Json<Actor>", opened_at"#,
         id.0
     )
     .fetch_optional(&mut *conn)
@@ -189,7 +193,7 @@ pub async fn end_all(
     let rows = sqlx::query_as!(
         EndedSqlRow,
         r#"delete from remote_session where claimed_at is not null or opened_at < $1::timestamptz - interval '1 minute'
-           returning id, tenant_id, job_id, rank, opened_by as "opened_by: Json<Actor>", opened_at"#,
+           returning id, tenant_id, job_id, rank, action as "action: Json<RemoteAction>", opened_by as "opened_by: Json<Actor>", opened_at"#,
         now
     )
     .fetch_all(&mut *conn)
@@ -214,6 +218,7 @@ struct EndedSqlRow {
     tenant_id: uuid::Uuid,
     job_id: uuid::Uuid,
     rank: i32,
+    action: Json<RemoteAction>,
     opened_by: Json<Actor>,
     opened_at: OffsetDateTime,
 }
@@ -221,22 +226,43 @@ struct EndedSqlRow {
 impl EndedSqlRow {
     fn event(&self, end: &SessionEnd, now: OffsetDateTime) -> NewEvent {
         let duration_ms = (now - self.opened_at).whole_milliseconds();
+        let duration_ms = u64::try_from(duration_ms).unwrap_or(0);
+        let role = Role::Worker {
+            rank: unsigned32(self.rank),
+        };
+        let (session, by) = (self.id.into(), self.opened_by.0.clone());
+        let SessionEnd {
+            end,
+            input_bytes,
+            output_bytes,
+        } = end.clone();
+        let event = match self.action.0 {
+            RemoteAction::Port { port } => Event::PortConnectionEnded {
+                session,
+                role,
+                port,
+                end,
+                duration_ms,
+                input_bytes,
+                output_bytes,
+                by,
+            },
+            _ => Event::RemoteSessionEnded {
+                session,
+                role,
+                end,
+                duration_ms,
+                input_bytes,
+                output_bytes,
+                by,
+            },
+        };
         NewEvent {
             at: now,
             tenant_id: Some(self.tenant_id.into()),
             job_id: Some(self.job_id.into()),
             node_id: None,
-            event: Event::RemoteSessionEnded {
-                session: self.id.into(),
-                role: Role::Worker {
-                    rank: unsigned32(self.rank),
-                },
-                end: end.end.clone(),
-                duration_ms: u64::try_from(duration_ms).unwrap_or(0),
-                input_bytes: end.input_bytes,
-                output_bytes: end.output_bytes,
-                by: self.opened_by.0.clone(),
-            },
+            event,
         }
     }
 }

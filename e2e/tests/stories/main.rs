@@ -29,6 +29,7 @@ mod packing;
 mod population;
 mod preempted;
 mod python;
+mod remote;
 mod resized;
 mod restarted;
 mod run;

@@ -32,7 +32,7 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument as _;
 
 /// Maximum number of sessions of all tenants. Transport windows bound the memory of each.
-const MAX_SESSIONS: usize = 64;
+const MAX_SESSIONS: usize = 128;
 /// Maximum time from the start of a stream to its first piece.
 const FIRST_WITHIN: Duration = Duration::from_secs(10);
 /// Maximum time from the order to the node until it attaches.

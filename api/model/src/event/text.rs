@@ -187,6 +187,13 @@ impl Event {
             Self::RemoteSessionEnded { role, end, by, .. } => {
                 format!("Session of {by} in {role} ended: {end}")
             }
+            Self::PortConnectionEnded {
+                role,
+                port,
+                end,
+                by,
+                ..
+            } => format!("Connection of {by} to port {port} of {role} ended: {end}"),
             Self::JobDeleted { job_id, by } => {
                 format!("Job {job_id} deleted{}", by_whom(by.as_ref()))
             }
@@ -229,7 +236,13 @@ impl Event {
             Self::NodeNoticed { notice, .. } if notice.closed != Closed::Open => {
                 Some(notice.why.clone())
             }
-            Self::RemoteSessionEnded {
+            Self::PortConnectionEnded {
+                duration_ms,
+                input_bytes,
+                output_bytes,
+                ..
+            }
+            | Self::RemoteSessionEnded {
                 duration_ms,
                 input_bytes,
                 output_bytes,

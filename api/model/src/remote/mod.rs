@@ -15,7 +15,7 @@ use std::fmt;
 pub const PROTOCOL: &str = "muster-remote";
 
 /// Maximum number of open sessions of one job.
-pub const MAX_OF_JOB: u64 = 8;
+pub const MAX_OF_JOB: u64 = 16;
 /// Maximum number of open sessions of one tenant.
 pub const MAX_OF_TENANT: u64 = 32;
 /// Longest duration of a session.
