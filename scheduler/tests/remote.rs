@@ -284,7 +284,7 @@ async fn wrong_and_huge_frames_end_only_their_session() {
         assert_eq!(node.next().await, None, "frame {number}");
         cluster.until_ended(number + 1).await;
     }
-    // The node's session goes on.
+    // The node's session continues.
     cluster.node.heartbeat().await;
     cluster.node.until_acknowledged().await.expect("it lives");
 }

@@ -19,8 +19,8 @@ use muster_store::{StoreError, limit, tenant, tenant_scope};
 /// `pods` applies to later submissions; jobs and studies that were submitted before keep their
 /// pods. Work that is open above a lowered limit stays open. `preemption` caps what job documents
 /// demand: later documents above a cap are refused, and earlier ones count as if they stated it.
-/// `shares_families` applies to forecasts and decisions within seconds. `interactive` applies to new
-/// remote sessions at once, and ends open ones within 30 s if it is false.
+/// `shares_families` applies to forecasts and decisions within seconds. `interactive` applies to
+/// new remote sessions at once, and ends open ones within 30 s if it is false.
 #[utoipa::path(
     patch, path = "/tenants/{name}", operation_id = "changeTenant", tag = "tenants",
     params(("name" = String, Path, description = "Name of the tenant")),

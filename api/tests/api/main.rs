@@ -24,6 +24,7 @@ mod pods;
 mod preemption_caps;
 mod priorities;
 mod questions;
+mod remote;
 mod rounds;
 mod secrets;
 mod streams;

@@ -95,7 +95,7 @@ fn sleeping(cluster: &TestCluster, mark: &str) -> Vec<OsProcess> {
         .collect()
 }
 
-/// A long command is running when this program is killed: its end is told, and the task goes on.
+/// Kills a program while a long command runs: the command line reports it, and the task continues.
 async fn survives_kill(cluster: &TestCluster, job: JobId, program: &str, mark: &str) {
     let (_, task) = cluster.task_process(job, "worker-0").await;
     let child = spawn(cluster, &["exec", "serve", "--", "sleep", mark]);
@@ -106,7 +106,7 @@ async fn survives_kill(cluster: &TestCluster, job: JobId, program: &str, mark: &
     let said = text(&output.stderr);
     assert!(said.contains("muster: the session"), "{said}");
     until("no process is left", || sleeping(cluster, mark).is_empty()).await;
-    assert!(task.is_alive(), "the task goes on");
+    assert!(task.is_alive(), "the task continues");
     // The daemon is restarted, and sessions work again.
     for _ in 0..200 {
         let output = muster(cluster, &["exec", "serve", "--", "true"], b"");

@@ -146,10 +146,8 @@ impl RemoteSessions {
             .places
             .try_acquire()
             .map_err(|_| RemoteRefusal::Full)?;
-        let wrong = |error: &dyn fmt::Display| RemoteRefusal::Order(error.to_string());
-        let id: TaskId = order.task_id.parse().map_err(|error| wrong(&error))?;
-        let action: RemoteAction =
-            serde_json::from_str(&order.action_json).map_err(|error| wrong(&error))?;
+        let id = order.task_id.parse::<TaskId>().map_err(wrong)?;
+        let action = serde_json::from_str::<RemoteAction>(&order.action_json).map_err(wrong)?;
         if state.config.runtime == RuntimeKind::Pod {
             return Err(self.in_pod(id, &action));
         }
@@ -203,6 +201,10 @@ impl RemoteSessions {
         let helpers = &self.inner.helpers;
         helpers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn wrong(error: impl fmt::Display) -> RemoteRefusal {
+    RemoteRefusal::Order(error.to_string())
 }
 
 struct RegisteredHelper<'s> {

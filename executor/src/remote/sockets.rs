@@ -82,17 +82,14 @@ fn parse(line: &str) -> Option<Listener> {
 
 /// Words of 32 bits in the byte order of the machine.
 fn parse_address(hex: &str) -> Option<IpAddr> {
-    let word = |at: usize| -> Option<[u8; 4]> {
-        let word = u32::from_str_radix(hex.get(at * 8..at * 8 + 8)?, 16).ok()?;
+    let words = hex.as_bytes().chunks(8).map(|word| {
+        let word = u32::from_str_radix(str::from_utf8(word).ok()?, 16).ok()?;
         Some(word.to_ne_bytes())
-    };
-    match hex.len() {
-        8 => Some(Ipv4Addr::from(word(0)?).into()),
-        32 => {
-            let words = [word(0)?, word(1)?, word(2)?, word(3)?].concat();
-            let bytes: [u8; 16] = words.try_into().ok()?;
-            Some(Ipv6Addr::from(bytes).into())
-        }
+    });
+    let bytes = words.collect::<Option<Vec<_>>>()?.concat();
+    match bytes.len() {
+        4 => Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into()),
+        16 => Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).into()),
         _ => None,
     }
 }

@@ -20,6 +20,12 @@ fn sh(script: &str) -> RemoteAction {
     exec(&["sh", "-c", script])
 }
 
+fn read(path: &str) -> RemoteAction {
+    RemoteAction::Read {
+        path: path.to_owned(),
+    }
+}
+
 fn started(site: &Site, script: &str) -> TaskToAssign {
     let task = site.task(0, script);
     site.scheduler.assign(1, std::slice::from_ref(&task));
@@ -279,9 +285,6 @@ fn files_are_copied_in_both_directions() {
     let script = "mkdir runs && echo loss > runs/log && ln -s /etc/passwd runs/link && echo up; exec sleep 1000";
     let task = started(&site, script);
     site.until_log_has(&task, "up");
-    let read = |path: &str| RemoteAction::Read {
-        path: path.to_owned(),
-    };
     let copy = run(&site, &task, &read("runs"));
     assert_eq!(copy.end, Some(RemoteEnd::Exited { code: 0 }));
     let note = String::from_utf8_lossy(&copy.errors).into_owned();
@@ -337,15 +340,13 @@ fn session_has_user_limits_and_view_of_its_task() {
     // Copies run as that user, too, and in its view.
     let secret = site.path().join("secret");
     fs::write(&secret, "x").expect("written");
-    let read = RemoteAction::Read {
-        path: secret.display().to_string(),
-    };
-    let copy = run(&site, &task, &read);
+    let copy = run(&site, &task, &read(&secret.display().to_string()));
     assert_eq!(copy.end, Some(RemoteEnd::Exited { code: 1 }));
-    let read = RemoteAction::Read {
-        path: "/tmp/mark".to_owned(),
-    };
-    assert!(run(&site, &task, &read).text().contains("of the task"));
+    assert!(
+        run(&site, &task, &read("/tmp/mark"))
+            .text()
+            .contains("of the task")
+    );
     end(site, &task);
 }
 

@@ -45,18 +45,13 @@ impl TaskPlace {
     /// # Errors
     /// If the program has ended, or if this process may not enter its cgroup.
     pub fn open(program: ProcessId, user: Option<TaskUser>) -> io::Result<Self> {
-        let gone = || io::Error::other("the task's program has ended");
         let pid = Pid::from_raw(program.pid).ok_or_else(gone)?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())?;
         let proc = format!("/proc/{}", program.pid);
-        let open = |name: &str| {
-            let file = File::open(format!("{proc}/{name}"));
-            file.map_err(|error| at(&format!("the task's {name}"), &error))
-        };
         let environment = fs::read(format!("{proc}/environ"));
         let environment = environment.map_err(|error| at("the task's environment", &error))?;
-        let namespace = open("ns/mnt")?;
-        let root = open("root")?;
+        let namespace = open(&proc, "ns/mnt")?;
+        let root = open(&proc, "root")?;
         let place = Self {
             program: pidfd,
             environment: variables(&environment),
@@ -66,7 +61,7 @@ impl TaskPlace {
             } else {
                 Some(TaskMounts { namespace, root })
             },
-            folder: open("cwd")?,
+            folder: open(&proc, "cwd")?,
             user,
         };
         // The id may have been reused while the files above were opened.
@@ -103,24 +98,29 @@ impl TaskPlace {
     }
 }
 
+fn gone() -> io::Error {
+    io::Error::other("the task's program has ended")
+}
+
+fn open(proc: &str, name: &str) -> io::Result<File> {
+    let file = File::open(format!("{proc}/{name}"));
+    file.map_err(|error| at(&format!("the task's {name}"), &error))
+}
+
+fn is_same(file: &File, path: &str) -> io::Result<bool> {
+    let (one, other) = (file.metadata()?, fs::metadata(path)?);
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
+}
+
 /// Whether this process has the same mount namespace and root.
 fn has_own_view(namespace: &File, root: &File) -> io::Result<bool> {
-    let is_same = |file: &File, path: &str| -> io::Result<bool> {
-        let (one, other) = (file.metadata()?, fs::metadata(path)?);
-        Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
-    };
     Ok(is_same(namespace, "/proc/self/ns/mnt")? && is_same(root, "/")?)
 }
 
 /// Returns the open list of the task's cgroup; `None` if this process is in that cgroup.
 fn cgroup(proc: &str) -> io::Result<Option<File>> {
-    let of = |path: &str| -> io::Result<String> {
-        let text = fs::read_to_string(path)?;
-        let unified = text.lines().find_map(|line| line.strip_prefix("0::"));
-        Ok(unified.unwrap_or_default().to_owned())
-    };
-    let of_task = of(&format!("{proc}/cgroup"))?;
-    if of_task == of("/proc/self/cgroup")? {
+    let of_task = unified_cgroup(proc)?;
+    if of_task == unified_cgroup("/proc/self")? {
         return Ok(None);
     }
     let folder = Path::new(CGROUPS).join(of_task.trim_start_matches('/'));
@@ -132,13 +132,20 @@ fn cgroup(proc: &str) -> io::Result<Option<File>> {
     Ok(Some(list))
 }
 
+/// Returns the path of a process's cgroup v2; empty without one.
+fn unified_cgroup(proc: &str) -> io::Result<String> {
+    let text = fs::read_to_string(format!("{proc}/cgroup"))?;
+    let unified = text.lines().find_map(|line| line.strip_prefix("0::"));
+    Ok(unified.unwrap_or_default().to_owned())
+}
+
 fn variables(environment: &[u8]) -> Vec<(OsString, OsString)> {
     let lines = environment.split(|byte| *byte == 0);
     let pairs = lines.filter_map(|line| {
         let at = line.iter().position(|byte| *byte == b'=')?;
         let (name, value) = (&line[..at], &line[at + 1..]);
-        let owned = |bytes| OsStr::from_bytes(bytes).to_owned();
-        (!name.is_empty()).then(|| (owned(name), owned(value)))
+        let pair = [name, value].map(|bytes| OsStr::from_bytes(bytes).to_owned());
+        (!name.is_empty()).then(|| pair.into())
     });
     pairs.collect()
 }

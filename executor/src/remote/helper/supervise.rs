@@ -109,22 +109,18 @@ fn wait_for_end(child: &OwnedFd, program: &OwnedFd, control: &UnixStream) -> io:
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         }
-        let is_ready = |at: usize| !watched[at].revents().is_empty();
         // The daemon sends nothing, so data or an end is its end.
-        match (is_ready(0), is_ready(1), is_ready(2)) {
-            (true, _, _) => return Ok(Cause::Command),
-            (_, true, _) => return Ok(Cause::Task),
-            (_, _, true) => return Ok(Cause::Client),
-            (false, false, false) => {}
+        match watched.each_ref().map(|one| !one.revents().is_empty()) {
+            [true, _, _] => return Ok(Cause::Command),
+            [_, true, _] => return Ok(Cause::Task),
+            [_, _, true] => return Ok(Cause::Client),
+            [false, false, false] => {}
         }
     }
 }
 
 /// Ends the command, if it still runs, and returns the end of the session.
 fn end(cause: Cause, command: &mut Child) -> io::Result<RemoteEnd> {
-    let failed = |message: &str| RemoteEnd::Failed {
-        message: message.to_owned(),
-    };
     match cause {
         Cause::Command => {
             let status = command.wait()?;
@@ -135,7 +131,9 @@ fn end(cause: Cause, command: &mut Child) -> io::Result<RemoteEnd> {
                 },
             })
         }
-        Cause::Task => Ok(failed("the task has ended")),
+        Cause::Task => Ok(RemoteEnd::Failed {
+            message: "the task has ended".to_owned(),
+        }),
         Cause::Client => Ok(RemoteEnd::ClientGone),
     }
 }
