@@ -23,7 +23,17 @@ pub struct ApiSettings {
     pub web_root: Option<PathBuf>,
     /// Where the keys of users' secrets come from.
     pub secret_keys: KeySource,
+    /// Address of the scheduler for remote sessions; without it they are refused.
+    pub scheduler: Option<SchedulerAddress>,
     pub limits: ClientLimits,
+}
+
+/// Address of the scheduler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchedulerAddress {
+    pub url: String,
+    /// Authority that verifies an https scheduler.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// Limits of clients.
@@ -109,6 +119,13 @@ pub struct ApiFlags {
         value_delimiter = ' '
     )]
     pub secrets_key_command: Option<Vec<String>>,
+    /// Address of the scheduler, as executors have it. Without it remote sessions (exec,
+    /// port-forward, cp) are refused
+    #[arg(long, env = "MUSTER_API_SCHEDULER_URL", global = true)]
+    pub scheduler_url: Option<String>,
+    /// File with the authority that verifies an https scheduler
+    #[arg(long, env = "MUSTER_API_SCHEDULER_CA_FILE", global = true)]
+    pub scheduler_ca_file: Option<PathBuf>,
     /// Requests per second of one token in the long run [default: 500]
     #[arg(long, env = "MUSTER_API_REQUESTS_PER_S", global = true)]
     pub requests_per_s: Option<u32>,
@@ -143,6 +160,8 @@ struct ApiConfigFile {
     web_root: Option<PathBuf>,
     secrets_key_file: Option<PathBuf>,
     secrets_key_command: Option<Vec<String>>,
+    scheduler_url: Option<String>,
+    scheduler_ca_file: Option<PathBuf>,
     limits: ClientLimits,
 }
 
@@ -213,7 +232,10 @@ impl ApiFlags {
         );
         let key_file = self.secrets_key_file.or(file.secrets_key_file);
         let key_command = self.secrets_key_command.or(file.secrets_key_command);
+        let ca_file = self.scheduler_ca_file.or(file.scheduler_ca_file);
+        let scheduler = self.scheduler_url.or(file.scheduler_url);
         Ok(ApiSettings {
+            scheduler: scheduler.map(|url| SchedulerAddress { url, ca_file }),
             secret_keys: KeySource::of(key_file, key_command).context("secrets_key_file")?,
             listen: self.listen.or(file.listen).unwrap_or_else(|| ([127, 0, 0, 1], 7070).into()),
             database_url: self

@@ -1,6 +1,7 @@
 //! The REST control plane: users write intents and read the results.
 //!
-//! It writes intent only. It must never place a job, call an executor or contain SQL. `routes.rs`
+//! It writes intent only. It must never place a job, call an executor or contain SQL. It calls the
+//! scheduler only to relay remote sessions. `routes.rs`
 //! lists all routes, `layers.rs` all layers; each verb has a file of its own.
 
 pub mod address;
@@ -32,6 +33,7 @@ mod problem;
 mod query;
 mod question;
 mod rate;
+mod remote;
 mod round;
 mod routes;
 mod secret;

@@ -38,6 +38,8 @@ pub enum ProblemKind {
     LastAdministrator,
     SecretInUse,
     NoSecretKey,
+    SessionRefused,
+    NoRemoteSessions,
     KeyReused,
     TooManyRequests,
     Timeout,
@@ -55,7 +57,7 @@ pub struct ApiError {
 }
 
 impl ProblemKind {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::MalformedBody,
         Self::UnsupportedMediaType,
         Self::BodyTooLarge,
@@ -75,6 +77,8 @@ impl ProblemKind {
         Self::LastAdministrator,
         Self::SecretInUse,
         Self::NoSecretKey,
+        Self::SessionRefused,
+        Self::NoRemoteSessions,
         Self::KeyReused,
         Self::TooManyRequests,
         Self::Timeout,
@@ -172,6 +176,16 @@ impl ProblemKind {
                 "no-secret-key",
                 StatusCode::NOT_IMPLEMENTED,
                 "The cluster has no key for secrets",
+            ),
+            Self::SessionRefused => (
+                "session-refused",
+                StatusCode::CONFLICT,
+                "The task's node refuses the remote session",
+            ),
+            Self::NoRemoteSessions => (
+                "no-remote-sessions",
+                StatusCode::NOT_IMPLEMENTED,
+                "The cluster has no remote sessions",
             ),
             Self::KeyReused => (
                 "idempotency-key-reused",
@@ -289,6 +303,12 @@ impl ApiError {
         )
     }
 
+    /// Returns the reason.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     fn problem(self) -> Problem {
         let (name, status, title) = self.kind.facts();
         Problem {
@@ -332,6 +352,9 @@ fn remedy(limit: &str) -> String {
         "open_studies" => "cancel a study or wait until one finishes",
         "code_bytes" => "delete jobs whose code is not needed any more",
         "secrets" => "delete secrets that no job needs (muster secrets delete)",
+        "remote_sessions" | "remote_sessions_of_job" => {
+            return "end open sessions of muster exec, port-forward or cp".to_owned();
+        }
         "tokens" | "user_tokens" => "revoke tokens (muster tokens revoke)",
         _ => "cancel jobs or wait until some end",
     };

@@ -3,7 +3,7 @@
 use crate::state::ApiState;
 use crate::{
     auth, cluster, code, family, health, history, job, layers, metrics, node, openapi, priority,
-    question, round, secret, study, tenant, token, user, web,
+    question, remote, round, secret, study, tenant, token, user, web,
 };
 use axum::Router;
 use axum::routing::get;
@@ -66,6 +66,7 @@ fn users() -> OpenApiRouter<ApiState> {
         .routes(routes!(job::checkpoints::checkpoints))
         .routes(routes!(job::download::checkpoint_file))
         .routes(routes!(job::download::model))
+        .routes(routes!(remote::open::open))
         .routes(routes!(code::get::get, code::put::put))
         .routes(routes!(code::get::archive))
         .routes(routes!(secret::list::list))

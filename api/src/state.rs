@@ -9,6 +9,7 @@ use crate::failures::Failures;
 use crate::files::Files;
 use crate::metrics::ApiMetrics;
 use crate::rate::KeyedRateLimit;
+use crate::remote::{DialError, SchedulerDialer};
 use crate::stream::notifications::EventNotifications;
 use crate::study::LongPollQueues;
 use muster_connections::KeyedSemaphore;
@@ -32,6 +33,8 @@ const MAX_UPLOADS_TO_BUCKET: (usize, usize) = (2, 1);
 pub enum StartError {
     #[error("could not read the database's address")]
     Database(#[from] StoreError),
+    #[error("could not use the scheduler's address")]
+    Scheduler(#[from] DialError),
     #[error("could not open the place for checkpoints")]
     Checkpoints(#[from] ObjectsError),
 }
@@ -49,6 +52,8 @@ pub struct ApiStateInner {
     pub files: Option<Files>,
     /// Keys of users' secrets.
     pub secret_keys: SecretKeys,
+    /// Connections to the scheduler for remote sessions; `None` refuses them.
+    pub scheduler: Option<SchedulerDialer>,
     /// Threads that parse large bodies.
     pub readers: Readers,
     /// Folder of the built web page; `None` serves no page.
@@ -105,6 +110,11 @@ impl ApiState {
                 .map(Files::open)
                 .transpose()?,
             secret_keys: SecretKeys::new(settings.secret_keys.clone()),
+            scheduler: settings
+                .scheduler
+                .as_ref()
+                .map(SchedulerDialer::new)
+                .transpose()?,
             readers: Readers::default(),
             web_root: settings.web_root.clone(),
             tokens: TokenCache::default(),

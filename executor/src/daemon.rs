@@ -15,9 +15,10 @@ use crate::limits::CgroupLimits;
 use crate::loop_event::NodeLoopEvent;
 use crate::metrics::ExecutorMetrics;
 use crate::node::NodeLoop;
+use crate::remote::RemoteSessions;
 use crate::runtime::{PodRuntime, ProcessRuntime, Runtime};
 use crate::secret_client::{SchedulerLink, SecretClient};
-use crate::session::{Dialer, SessionContext};
+use crate::session::{Dialer, Endpoints, SessionContext};
 use crate::tracking::Tracking;
 use crate::usage_sampler::UsageSampler;
 use crate::watcher::TaskFolderWatcher;
@@ -127,6 +128,7 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
     if has_gpus {
         health.watch();
     }
+    let remote = RemoteSessions::new(&config, Endpoints::new(&config), &credential);
     let known = SessionContext {
         generation: node.generation(),
         identity,
@@ -136,6 +138,7 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
         metrics,
         disk_monitor,
         link,
+        remote,
     };
     let dialer = Dialer::new(config, &capacity, loop_events.clone(), known);
     let (ended, mut node_ended) = oneshot::channel::<()>();

@@ -40,6 +40,7 @@ mod ownership;
 mod poll_interval;
 pub mod process;
 pub mod reconcile;
+pub mod remote;
 pub mod report;
 pub mod runtime;
 mod secret_client;

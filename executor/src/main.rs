@@ -1,13 +1,14 @@
 //! `muster-executor`: the node daemon.
 //!
 //! Hidden subcommands: `shim` is the parent of one task, `command` prepares and becomes a user's
-//! own program, and `driver` calls the GPU driver for a shim.
+//! own program, `driver` calls the GPU driver for a shim, and `remote` enters a task for a user.
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use muster_executor::command::CommandArguments;
 use muster_executor::config::ExecutorSettings;
 use muster_executor::driver::{self, DriverArguments};
+use muster_executor::remote::{self, helper::RemoteArguments};
 use muster_executor::shim::{self, ShimArguments};
 use std::path::PathBuf;
 use tracing_subscriber::EnvFilter;
@@ -37,6 +38,8 @@ enum HiddenCommand {
     Command(CommandArguments),
     #[command(hide = true)]
     Driver(DriverArguments),
+    #[command(hide = true)]
+    Remote(RemoteArguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -56,6 +59,7 @@ fn main() -> anyhow::Result<()> {
             std::process::exit(muster_executor::command::run(&task))
         }
         Some(HiddenCommand::Driver(order)) => std::process::exit(driver::run(&order)),
+        Some(HiddenCommand::Remote(session)) => return Ok(remote::helper::run(&session)?),
         None => {}
     }
     log_to_stderr()?;

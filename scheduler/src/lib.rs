@@ -21,6 +21,7 @@ pub mod node_speed;
 pub mod notifications;
 pub mod passes;
 pub mod question;
+pub mod remote;
 pub mod retention;
 pub mod retry;
 pub mod round;

@@ -5,6 +5,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use muster_core::policy::Policy;
 use muster_proto::session::node_sessions_server::NodeSessionsServer;
+use muster_proto::session::remote_sessions_server::RemoteSessionsServer;
 use muster_scheduler::config::{SchedulerConfig, SchedulerSettings};
 use muster_scheduler::erasure::Erasures;
 use muster_scheduler::health::{self, Health};
@@ -13,7 +14,7 @@ use muster_scheduler::metrics::Metrics;
 use muster_scheduler::notifications::{self, Notifications};
 use muster_scheduler::session::{self, Pools, Registry, Sessions};
 use muster_scheduler::{
-    erasure, forecast, horizon, lease, node_speed, question, retention, round, study, tls,
+    erasure, forecast, horizon, lease, node_speed, question, remote, retention, round, study, tls,
 };
 use muster_store::pool::StorePool;
 use std::sync::Arc;
@@ -168,10 +169,17 @@ impl Leading {
         loops.spawn("retention", async move {
             retention::run(&it.pool, &it.config).await
         });
+        let it = self.clone();
+        loops.spawn("remote sessions", async move {
+            remote::end_of_earlier_terms(&it.pool).await;
+            std::future::pending().await
+        });
     }
 }
 
 async fn serve(config: &SchedulerConfig, sessions: Sessions) -> anyhow::Result<()> {
+    let remote = RemoteSessionsServer::new(sessions.remote())
+        .max_decoding_message_size(muster_proto::MAX_REMOTE_BYTES);
     let service = NodeSessionsServer::new(sessions)
         .max_decoding_message_size(muster_proto::MAX_MESSAGE_BYTES)
         .max_encoding_message_size(muster_proto::MAX_MESSAGE_BYTES);
@@ -185,6 +193,7 @@ async fn serve(config: &SchedulerConfig, sessions: Sessions) -> anyhow::Result<(
         .initial_connection_window_size(8 << 20)
         .layer(tower::util::MapRequestLayer::new(session::bounded))
         .add_service(service)
+        .add_service(remote)
         .serve_with_incoming(tls::sessions(listener, encryption, tls::PATIENCE))
         .await
         .context("serve node sessions")

@@ -13,6 +13,7 @@ mod many_nodes;
 mod node_speed;
 mod objectives;
 mod queue;
+mod remote;
 mod restored;
 mod shell;
 mod studies;

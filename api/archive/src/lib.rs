@@ -9,10 +9,12 @@
 
 #![deny(missing_docs)]
 
+mod copy;
 mod digest;
 mod pack;
 mod unpack;
 
+pub use copy::{Sent, receive, send};
 pub use digest::ArchiveDigest;
 pub use pack::{Packed, pack};
 pub use unpack::unpack;

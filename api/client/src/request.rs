@@ -4,7 +4,7 @@ use crate::error::ClientError;
 use muster_model::id::JobId;
 use muster_model::view::Problem;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Method, RequestBuilder, Response, Url};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Upgraded, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -211,6 +211,21 @@ impl std::fmt::Debug for RequestObserver {
     }
 }
 
+/// Returns the connection if the server has changed its protocol.
+pub(crate) async fn switch(request: Request) -> Result<Upgraded, ClientError> {
+    let response = send(request).await?;
+    let (url, status) = (response.url().to_string(), response.status().as_u16());
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let source = "the server did not change the protocol; a proxy may have removed Upgrade";
+        return Err(ClientError::Decode {
+            url,
+            status,
+            source: source.into(),
+        });
+    }
+    response.upgrade().await.map_err(unreachable)
+}
+
 /// Returns the response if the request succeeded.
 pub(crate) async fn send(request: Request) -> Result<Response, ClientError> {
     let answer = request.request.send().await;
@@ -223,7 +238,8 @@ pub(crate) async fn send(request: Request) -> Result<Response, ClientError> {
         });
     }
     let response = answer.map_err(unreachable)?;
-    if response.status().is_success() {
+    let status = response.status();
+    if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
         return Ok(response);
     }
     Err(refusal(response).await)

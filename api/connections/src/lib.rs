@@ -9,12 +9,15 @@
 
 mod header_timeout;
 mod keyed_semaphore;
+mod upgrade;
 
 pub use keyed_semaphore::{KeyedPermit, KeyedSemaphore, PermitError};
+pub use upgrade::{PendingUpgrade, UpgradedStream};
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
+use axum::http::StatusCode;
 use header_timeout::{HeaderTimeoutStream, Phases};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -159,7 +162,11 @@ fn connection(
         let (answered, phases) = (router.clone().oneshot(request), phases.clone());
         async move {
             let response = answered.await?;
-            Ok::<_, Infallible>(response.map(|body| phases.idle_after(body)))
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                // No header follows on this connection.
+                return Ok::<_, Infallible>(response);
+            }
+            Ok(response.map(|body| phases.idle_after(body)))
         }
     });
     let mut builder = http1::Builder::new();
@@ -168,7 +175,7 @@ fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.idle_timeout);
     async move {
-        let mut served = pin!(builder.serve_connection(io, service));
+        let mut served = pin!(builder.serve_connection(io, service).with_upgrades());
         tokio::select! {
             ended = served.as_mut() => return log(ended),
             () = stopping.cancelled() => served.as_mut().graceful_shutdown(),

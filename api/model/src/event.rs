@@ -8,10 +8,11 @@ pub use text::EventText;
 use crate::actor::Actor;
 use crate::checkpoint::{RequestResult, Written};
 use crate::fault::NodeFault;
-use crate::id::{JobId, NodeId, TaskId};
+use crate::id::{JobId, NodeId, RemoteSessionId, TaskId};
 use crate::job::{AfterStop, Intent, JobPhase, JobState};
 use crate::node::{NodeState, Notice};
 use crate::progress::Split;
+use crate::remote::{RemoteAction, RemoteEnd};
 use crate::spec::Range;
 use crate::task::{Role, TaskState};
 use crate::verdict::Verdict;
@@ -199,6 +200,36 @@ pub enum Event {
         name: String,
         phase: JobPhase,
     },
+    /// A user opened a remote session in a task.
+    RemoteSessionOpened {
+        session: RemoteSessionId,
+        role: Role,
+        action: RemoteAction,
+        by: Actor,
+    },
+    /// A remote session ended.
+    RemoteSessionEnded {
+        session: RemoteSessionId,
+        role: Role,
+        end: RemoteEnd,
+        duration_ms: u64,
+        /// Bytes of input for the program, or for the port.
+        input_bytes: u64,
+        /// Bytes of output, with those of standard error.
+        output_bytes: u64,
+        by: Actor,
+    },
+    /// A remote session connected to a port of a task, and has ended. Browsers open many.
+    PortConnectionEnded {
+        session: RemoteSessionId,
+        role: Role,
+        port: u16,
+        end: RemoteEnd,
+        duration_ms: u64,
+        input_bytes: u64,
+        output_bytes: u64,
+        by: Actor,
+    },
     JobDeleted {
         job_id: JobId,
         /// Author; absent if a study did it, and in histories of older releases.
@@ -248,7 +279,8 @@ impl<'de> Deserialize<'de> for Event {
 
 /// Kinds of which a long job has hundreds and that decide nothing. Histories leave them out unless
 /// all kinds are requested.
-pub const ROUTINE: [&str; 4] = [
+pub const ROUTINE: [&str; 5] = [
+    "port_connection_ended",
     "task_state_changed",
     "checkpoint_written",
     "checkpoint_pruned",
@@ -295,6 +327,9 @@ impl Event {
             Self::SecretSet { .. } => "secret_set",
             Self::SecretDeleted { .. } => "secret_deleted",
             Self::AfterFailed { .. } => "after_failed",
+            Self::RemoteSessionOpened { .. } => "remote_session_opened",
+            Self::RemoteSessionEnded { .. } => "remote_session_ended",
+            Self::PortConnectionEnded { .. } => "port_connection_ended",
             Self::JobDeleted { .. } => "job_deleted",
             Self::Unknown { .. } => "unknown",
         }

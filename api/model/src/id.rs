@@ -59,6 +59,8 @@ ids! {
     CheckpointId,
     /// One search over parameters.
     StudyId,
+    /// One remote session in a task.
+    RemoteSessionId,
     /// One scheduling round.
     RoundId,
 }

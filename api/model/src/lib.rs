@@ -37,6 +37,7 @@ pub mod plan;
 pub mod priority;
 pub mod progress;
 pub mod question;
+pub mod remote;
 pub mod report;
 pub mod service;
 pub mod spec;

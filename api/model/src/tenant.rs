@@ -34,6 +34,8 @@ pub struct Tenant {
     pub preemption: TenantPreemption,
     /// Whether measurements of its job families are shared with the other tenants that share.
     pub shares_families: bool,
+    /// Whether its members may open remote sessions in the tasks of its jobs.
+    pub interactive: bool,
 }
 
 /// Rights of a token.

@@ -511,18 +511,19 @@ async fn named_limits_of_a_tenant_object_apply_and_others_stay() {
 }
 
 #[tokio::test]
-async fn tenant_object_sets_whether_families_are_shared() {
-    let world = tenant_of(json!({ "sharesFamilies": true })).await;
+async fn tenant_object_sets_sharing_and_remote_sessions() {
+    let world = tenant_of(json!({ "sharesFamilies": true, "interactive": true })).await;
     world.reconcile_tenant().await.expect("a reconciliation");
-    assert!(world.state().tenant_shares_families);
+    assert!(world.state().tenant_shares_families && world.state().tenant_interactive);
     // Without the field, the setting in Muster stays.
     world.change(|object| object["spec"] = json!({}));
     world.told("");
     world.reconcile_tenant().await.expect("a reconciliation");
     assert_eq!(world.told("admin "), Vec::<String>::new(), "nothing is new");
-    world.change(|object| object["spec"] = json!({ "sharesFamilies": false }));
+    world
+        .change(|object| object["spec"] = json!({ "sharesFamilies": false, "interactive": false }));
     world.reconcile_tenant().await.expect("a reconciliation");
-    assert!(!world.state().tenant_shares_families);
+    assert!(!world.state().tenant_shares_families && !world.state().tenant_interactive);
 }
 
 #[tokio::test]

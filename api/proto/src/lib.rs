@@ -11,3 +11,6 @@ pub mod session {
 
 /// Largest message that either side accepts, in bytes. Larger reports and assignments are split.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
+
+/// Largest message of a remote session, in bytes. A frame has at most 64 KiB of data.
+pub const MAX_REMOTE_BYTES: usize = 128 << 10;

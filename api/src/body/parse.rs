@@ -71,6 +71,7 @@ impl Invalid for muster_model::priority::PriorityClassDocument {}
 impl Invalid for muster_model::view::NewJoinToken {}
 impl Invalid for muster_model::view::NewToken {}
 impl Invalid for muster_model::view::WhatIf {}
+impl Invalid for muster_model::remote::NewRemoteSession {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyFormat {

@@ -35,6 +35,9 @@ pub struct Bootstrap {
     /// Create a token for the jobs of its tenant only
     #[arg(long)]
     pub member: bool,
+    /// Allow remote sessions in the tasks of a tenant that is created: exec, port-forward and cp
+    #[arg(long)]
+    pub interactive: bool,
 }
 
 impl Bootstrap {
@@ -58,7 +61,7 @@ impl Bootstrap {
             Some(found) => found.id,
             None => match back(&mut tx, &self.tenant, now).await? {
                 Some(id) => id,
-                None => created(&mut tx, &self.tenant, now).await?,
+                None => created(&mut tx, &self.tenant, self.interactive, now).await?,
             },
         };
         tenant_scope::tenant(&mut tx, tenant_id).await?;
@@ -108,6 +111,7 @@ impl Bootstrap {
 async fn created(
     conn: &mut PgConnection,
     name: &str,
+    interactive: bool,
     now: OffsetDateTime,
 ) -> anyhow::Result<TenantId> {
     let new = Tenant {
@@ -118,6 +122,7 @@ async fn created(
         pods: muster_model::tenant::TenantPods::default(),
         preemption: muster_model::tenant::TenantPreemption::default(),
         shares_families: false,
+        interactive,
     };
     tenant::create(conn, &new, now)
         .await

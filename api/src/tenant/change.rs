@@ -12,14 +12,15 @@ use axum::extract::{Path, State};
 use muster_model::view::{TenantChange, TenantView};
 use muster_store::{StoreError, limit, tenant, tenant_scope};
 
-/// Change a tenant's quota, weight, pods, limits, caps on preemption and sharing of families
+/// Change a tenant's quota, weight, pods, limits, caps on preemption, families and remote sessions
 ///
 /// For administrators. Takes effect in the next scheduling round: jobs above a lowered quota stop
 /// with a checkpoint. The weight is the tenant's share of a full cluster relative to other tenants.
 /// `pods` applies to later submissions; jobs and studies that were submitted before keep their
 /// pods. Work that is open above a lowered limit stays open. `preemption` caps what job documents
 /// demand: later documents above a cap are refused, and earlier ones count as if they stated it.
-/// `shares_families` applies to forecasts and decisions within seconds.
+/// `shares_families` applies to forecasts and decisions within seconds. `interactive` applies to
+/// new remote sessions at once, and ends open ones within 30 s if it is false.
 #[utoipa::path(
     patch, path = "/tenants/{name}", operation_id = "changeTenant", tag = "tenants",
     params(("name" = String, Path, description = "Name of the tenant")),
@@ -41,6 +42,7 @@ pub async fn change(
         limits,
         preemption,
         shares_families,
+        interactive,
     } = document.value;
     wire::check_quota(gpu_quota.flatten())?;
     wire::check_weight(weight)?;
@@ -52,9 +54,11 @@ pub async fn change(
         && pods.is_none()
         && limits.is_none()
         && preemption.is_none()
-        && shares_families.is_none();
+        && shares_families.is_none()
+        && interactive.is_none();
     if is_nothing {
-        let expected = "required: gpu_quota, weight, pods, limits, preemption or shares_families";
+        let expected =
+            "required: gpu_quota, weight, pods, limits, preemption, shares_families or interactive";
         return Err(wire::invalid("gpu_quota", "nothing", expected));
     }
     let missing = || ApiError::not_found(format!("tenant {name}"));
@@ -67,6 +71,7 @@ pub async fn change(
         pods,
         preemption,
         shares_families,
+        interactive,
     };
     let changed = tenant::change(&mut tx, found.id, change)
         .await?

@@ -36,6 +36,7 @@ pub async fn create(
         pods,
         preemption,
         shares_families,
+        interactive,
     } = document.value;
     if !is_dns_label(&name) {
         let expected =
@@ -54,6 +55,7 @@ pub async fn create(
         pods,
         preemption,
         shares_families,
+        interactive,
     };
     let mut tx = app.begin(&caller).await?;
     tenant_scope::admin(&mut tx).await?;

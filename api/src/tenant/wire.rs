@@ -64,6 +64,7 @@ impl TenantUsage {
             pods: tenant.pods,
             preemption: tenant.preemption,
             shares_families: tenant.shares_families,
+            interactive: tenant.interactive,
         }
     }
 }

@@ -43,6 +43,7 @@ pub mod pool;
 pub mod priority_class;
 pub mod progress;
 pub mod question;
+pub mod remote_session;
 pub mod report;
 pub mod restored;
 pub mod retention;

@@ -21,6 +21,7 @@ struct TenantSqlRow {
     pods: Json<TenantPods>,
     preemption: Json<TenantPreemption>,
     shares_families: bool,
+    interactive: bool,
 }
 
 impl From<TenantSqlRow> for Tenant {
@@ -33,6 +34,7 @@ impl From<TenantSqlRow> for Tenant {
             pods: row.pods.0,
             preemption: row.preemption.0,
             shares_families: row.shares_families,
+            interactive: row.interactive,
         }
     }
 }
@@ -47,7 +49,7 @@ pub async fn create(
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     sqlx::query!(
-        "insert into tenant (id, name, gpu_quota, weight, pods, created_at, preemption, shares_families) values ($1, $2, $3, $4, $5, $6, $7, $8)",
+        "insert into tenant (id, name, gpu_quota, weight, pods, created_at, preemption, shares_families, interactive) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         tenant.id.0,
         tenant.name,
         tenant.gpu_quota.map(signed32),
@@ -55,7 +57,8 @@ pub async fn create(
         Json(&tenant.pods) as _,
         now,
         Json(&tenant.preemption) as _,
-        tenant.shares_families
+        tenant.shares_families,
+        tenant.interactive
     )
     .execute(conn)
     .await?;
@@ -69,7 +72,7 @@ pub async fn create(
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
     let rows = sqlx::query_as!(
         TenantSqlRow,
-        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>", shares_families from tenant where deleted_at is null order by name"#
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>", shares_families, interactive from tenant where deleted_at is null order by name"#
     )
     .fetch_all(conn)
     .await?;
@@ -83,7 +86,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
 pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         TenantSqlRow,
-        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>", shares_families from tenant where id = $1 and deleted_at is null"#,
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>", shares_families, interactive from tenant where id = $1 and deleted_at is null"#,
         id.0
     )
     .fetch_optional(conn)
@@ -98,7 +101,7 @@ pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>
 pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         TenantSqlRow,
-        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>", shares_families from tenant where name = $1 and deleted_at is null"#,
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>", shares_families, interactive from tenant where name = $1 and deleted_at is null"#,
         name
     )
     .fetch_optional(conn)
@@ -117,7 +120,7 @@ pub async fn closed_by_name(
 ) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         TenantSqlRow,
-        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>", shares_families from tenant where name = $1 and deleted_at is null for update"#,
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>", shares_families, interactive from tenant where name = $1 and deleted_at is null for update"#,
         name
     )
     .fetch_optional(conn)
@@ -217,6 +220,7 @@ pub struct TenantUpdate {
     /// Given caps replace those of the stored row.
     pub preemption: Option<TenantPreemptionChange>,
     pub shares_families: Option<bool>,
+    pub interactive: Option<bool>,
 }
 
 /// Changes a tenant and wakes the next round. Returns the changed tenant; `None` if it does not
@@ -233,18 +237,19 @@ pub async fn change(
         TenantSqlRow,
         r#"with changed as (
              update tenant set gpu_quota = case when $2 then $3 else gpu_quota end, weight = coalesce($4, weight), pods = pods || coalesce($5::jsonb, '{}'),
-                    preemption = jsonb_strip_nulls(preemption || coalesce($6::jsonb, '{}')), shares_families = coalesce($7, shares_families)
-             where id = $1 and deleted_at is null returning id, name, gpu_quota, weight, pods, preemption, shares_families),
+                    preemption = jsonb_strip_nulls(preemption || coalesce($6::jsonb, '{}')), shares_families = coalesce($7, shares_families), interactive = coalesce($8, interactive)
+             where id = $1 and deleted_at is null returning id, name, gpu_quota, weight, pods, preemption, shares_families, interactive),
               woken as (select pg_notify('muster_rounds', '') from changed)
          select id as "id!", name as "name!", gpu_quota, weight as "weight!", pods as "pods!: Json<TenantPods>",
-                preemption as "preemption!: Json<TenantPreemption>", shares_families as "shares_families!" from changed left join woken on true"#,
+                preemption as "preemption!: Json<TenantPreemption>", shares_families as "shares_families!", interactive as "interactive!" from changed left join woken on true"#,
         id.0,
         change.gpu_quota.is_some(),
         change.gpu_quota.flatten().map(signed32),
         change.weight,
         change.pods.as_ref().map(Json) as _,
         change.preemption.as_ref().map(Json) as _,
-        change.shares_families
+        change.shares_families,
+        change.interactive
     )
     .fetch_optional(conn)
     .await?;

@@ -25,6 +25,7 @@ mod pods;
 mod preemption_caps;
 mod priorities;
 mod questions;
+mod remote;
 mod rounds;
 mod secrets;
 mod streams;

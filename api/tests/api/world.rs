@@ -178,6 +178,7 @@ impl World {
             checkpoint_root: Some(muster_model::place::Place::Folder(checkpoints)),
             web_root: Some(web),
             secret_keys: keys(files.path()),
+            scheduler: None,
             limits,
         };
         let stopping = CancellationToken::new();
@@ -525,6 +526,7 @@ async fn people(pool: &StorePool, red: TenantId, blue: TenantId) {
             pods: muster_model::tenant::TenantPods::default(),
             preemption: muster_model::tenant::TenantPreemption::default(),
             shares_families: false,
+            interactive: false,
         };
         tenant::create(&mut tx, &new, at(0))
             .await

@@ -172,6 +172,7 @@ async fn submit(db: &TestDb, jobs: u32) -> anyhow::Result<Vec<JobId>> {
         pods: muster_model::tenant::TenantPods::default(),
         preemption: muster_model::tenant::TenantPreemption::default(),
         shares_families: false,
+        interactive: false,
     };
     tenant::create(&mut tx, &new, now()).await?;
     let new = User {

@@ -154,6 +154,7 @@ async fn allow(db: &TestDb) -> anyhow::Result<()> {
             pods: muster_model::tenant::TenantPods::default(),
             preemption: muster_model::tenant::TenantPreemption::default(),
             shares_families: false,
+            interactive: false,
         },
         now,
     )

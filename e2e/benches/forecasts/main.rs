@@ -107,6 +107,7 @@ async fn tenant(cluster: &TestCluster, name: &str) -> anyhow::Result<Client> {
         pods: TenantPods::default(),
         preemption: muster_model::tenant::TenantPreemption::default(),
         shares_families: false,
+        interactive: false,
     };
     admin.create_tenant(&new).await?;
     let token = NewToken {

@@ -270,6 +270,7 @@ pub async fn settle(stand: &ChaosCluster, name: &str, gpu_quota: Option<u32>) ->
         pods: TenantPods::default(),
         preemption: muster_model::tenant::TenantPreemption::default(),
         shares_families: false,
+        interactive: false,
     };
     admin.create_tenant(&new).await.expect("a new tenant");
     let token = NewToken {

@@ -330,6 +330,7 @@ async fn whole_gpus(story: &Story, name: &str, count: u32) -> JoinHandle<()> {
         unfit: String::new(),
         takes_parts: true,
         erases: false,
+        opens_remote: false,
         credential: String::new(),
     });
     let (outbox, messages) = futures::channel::mpsc::unbounded();

@@ -30,6 +30,7 @@ mod packing;
 mod population;
 mod preempted;
 mod python;
+mod remote;
 mod resized;
 mod restarted;
 mod run;

@@ -123,6 +123,7 @@ pub async fn tenant(cluster: &TestCluster, name: &str) -> Client {
         pods: muster_model::tenant::TenantPods::default(),
         preemption: muster_model::tenant::TenantPreemption::default(),
         shares_families: false,
+        interactive: false,
     };
     admin.create_tenant(&new).await.expect("a new tenant");
     let token = NewToken {

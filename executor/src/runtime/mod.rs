@@ -10,6 +10,7 @@ mod sockets;
 pub use pod::{PathTaken, PodRuntime, TemplateError};
 pub use process::ProcessRuntime;
 pub use runner_status::RunnerStatus;
+pub use shims::started_shim;
 
 use crate::error::ExecutorError;
 use crate::ledger::{Ledger, LedgerEntry};

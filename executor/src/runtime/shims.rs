@@ -114,3 +114,12 @@ impl Shims {
         TaskFile::large(self.folder.join(task.to_string()))
     }
 }
+
+/// Returns the record of a task's shim, for threads other than the node loop; `None` if no shim of
+/// it was started, or its end is known.
+///
+/// # Errors
+/// If the record cannot be read.
+pub fn started_shim(data: &Path, task: TaskId) -> io::Result<Option<StartedShim>> {
+    TaskFile::large(data.join(FOLDER).join(task.to_string())).read()
+}

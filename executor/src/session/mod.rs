@@ -5,9 +5,11 @@
 //! Each acknowledged heartbeat extends the lease.
 
 mod decode;
+mod dial;
 
 use decode::PartialAssignment;
 pub use decode::Unreadable;
+pub use dial::Endpoints;
 
 use crate::clock;
 use crate::config::ExecutorConfig;
@@ -18,6 +20,7 @@ use crate::lease::Lease;
 use crate::loop_event::NodeLoopEvent;
 use crate::metrics::ExecutorMetrics;
 use crate::process::boot_id;
+use crate::remote::RemoteSessions;
 use crate::secret_client::SchedulerLink;
 use crate::usage_sampler::UsageSampler;
 use muster_model::node::Capacity;
@@ -36,7 +39,6 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 
 /// First pause after a failure; it doubles.
 const FIRST_PAUSE_MS: u64 = 100;
@@ -45,9 +47,8 @@ const LONGEST_PAUSE_MS: u64 = 2_000;
 /// Longest pause after an answer of a scheduler that does not lead. Another one leads or soon will.
 /// The dialled process is random, so several wrong ones in a row must not consume a lease.
 const LONGEST_SEARCH_MS: u64 = 400;
-/// Time limit of the connection, of the `Welcome` and of one send.
+/// Time limit of the `Welcome` and of one send.
 const PATIENCE: Duration = Duration::from_secs(5);
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Large enough that reports and assignments do not wait for window updates.
 const WINDOW_BYTES: u32 = 8 << 20;
 
@@ -86,6 +87,7 @@ pub enum SessionError {
 pub struct Dialer {
     config: ExecutorConfig,
     capacity_json: String,
+    endpoints: Endpoints,
     lease: Lease,
     loop_events: Sender<NodeLoopEvent>,
     context: SessionContext,
@@ -106,6 +108,7 @@ pub struct SessionContext {
     pub disk_monitor: DiskMonitor,
     /// Other requests use the connection of the session.
     pub link: SchedulerLink,
+    pub remote: RemoteSessions,
 }
 
 /// Unacknowledged heartbeats, and the settings of the `Welcome`.
@@ -131,6 +134,7 @@ impl Dialer {
         let capacity_json = serde_json::to_string(capacity).expect("a capacity is JSON");
         let lease = Lease::granted(&config);
         Self {
+            endpoints: Endpoints::new(&config),
             config,
             capacity_json,
             lease,
@@ -159,7 +163,7 @@ impl Dialer {
     }
 
     async fn hold(&self, has_begun: &mut bool) -> Result<std::convert::Infallible, SessionError> {
-        let channel = self.dial().await?;
+        let channel = self.endpoints.dial(WINDOW_BYTES).await?;
         let mut client = NodeSessionsClient::new(channel.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
@@ -216,6 +220,7 @@ impl Dialer {
             tokio::select! {
                 message = next(&mut incoming) => match message? {
                     to_node::Message::Erase(order) => erasures.begin(&self.config.checkpoint_root, order),
+                    to_node::Message::OpenRemote(order) => self.context.remote.open(order),
                     message => self.take(message, &mut pulse, &mut parts),
                 },
                 erased = erasures.next() => send(outgoing, from_node::Message::Erased(erased)).await?,
@@ -255,7 +260,9 @@ impl Dialer {
                     self.assign(&whole);
                 }
             }
-            to_node::Message::Erase(_) => unreachable!("the session takes it"),
+            to_node::Message::Erase(_) | to_node::Message::OpenRemote(_) => {
+                unreachable!("the session takes it")
+            }
             to_node::Message::Welcome(_) => tracing::warn!("a second Welcome in one session"),
         }
     }
@@ -319,38 +326,8 @@ impl Dialer {
             takes_parts: true,
             credential: self.context.credential.clone(),
             erases: true,
+            opens_remote: true,
         }
-    }
-
-    async fn dial(&self) -> Result<Channel, SessionError> {
-        let url = &self.config.scheduler_url;
-        let address = |source| SessionError::Address {
-            url: url.clone(),
-            source,
-        };
-        let mut endpoint = Endpoint::from_shared(url.clone())
-            .map_err(address)?
-            .connect_timeout(PATIENCE)
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEP_ALIVE)
-            .keep_alive_timeout(KEEP_ALIVE)
-            .initial_stream_window_size(WINDOW_BYTES)
-            .initial_connection_window_size(WINDOW_BYTES);
-        if let Some(path) = &self.config.scheduler_ca_file {
-            let pem = std::fs::read(path).map_err(|source| SessionError::Authority {
-                path: path.clone(),
-                source,
-            })?;
-            let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
-            endpoint = endpoint.tls_config(tls).map_err(address)?;
-        }
-        endpoint
-            .connect()
-            .await
-            .map_err(|source| SessionError::Dial {
-                url: url.clone(),
-                source,
-            })
     }
 }
 

@@ -14,6 +14,8 @@ mod lease;
 mod life;
 mod metrics;
 mod quiet;
+mod remote;
+mod remote_stub;
 mod request;
 mod scheduler;
 mod secrets;

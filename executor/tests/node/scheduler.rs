@@ -1,13 +1,16 @@
 //! Scheduler for tests: the real gRPC contract within this process. It records what it receives,
 //! and its connection can be cut and restored.
 
+use crate::remote_stub::{RemoteStub, TestSession};
 use muster_model::assignment::{Observed, Peers, TaskLaunch};
 use muster_model::id::TaskId;
+use muster_model::remote::RemoteAction;
 use muster_proto::session::node_sessions_server::{NodeSessions, NodeSessionsServer};
+use muster_proto::session::remote_sessions_server::RemoteSessionsServer;
 use muster_proto::session::{
-    AssignedTask, Assignment, Erase, Erased, FromNode, HeartbeatAck, Hello, Report, ReportAck,
-    TaskSecret, TaskSecretsAnswer, TaskSecretsRequest, ToNode, Welcome, from_node, task_secret,
-    to_node,
+    AssignedTask, Assignment, Erase, Erased, FromNode, HeartbeatAck, Hello, OpenRemote, Report,
+    ReportAck, TaskSecret, TaskSecretsAnswer, TaskSecretsRequest, ToNode, Welcome, from_node,
+    task_secret, to_node,
 };
 use prost::Message as _;
 use std::collections::BTreeMap;
@@ -44,6 +47,7 @@ struct NodeSessionStub {
     heard: Arc<Mutex<ReceivedReports>>,
     assignment: watch::Receiver<Assignment>,
     erase: watch::Receiver<Erase>,
+    remote: watch::Receiver<OpenRemote>,
     is_reachable: watch::Receiver<bool>,
     has_lost: Arc<AtomicBool>,
     secrets: Arc<Mutex<Secrets>>,
@@ -63,6 +67,8 @@ pub struct Scheduler {
     heard: Arc<Mutex<ReceivedReports>>,
     assignment: watch::Sender<Assignment>,
     erase: watch::Sender<Erase>,
+    remote: watch::Sender<OpenRemote>,
+    remote_stub: RemoteStub,
     is_reachable: watch::Sender<bool>,
     has_lost: Arc<AtomicBool>,
     secrets: Arc<Mutex<Secrets>>,
@@ -84,6 +90,8 @@ impl Scheduler {
         let heard = Arc::new(Mutex::new(ReceivedReports::default()));
         let (assignment, assigned) = watch::channel(Assignment::default());
         let (erase, ordered) = watch::channel(Erase::default());
+        let (remote, opens) = watch::channel(OpenRemote::default());
+        let remote_stub = RemoteStub::default();
         let (is_reachable, reachable) = watch::channel(true);
         let has_lost = Arc::new(AtomicBool::new(false));
         let secrets = Arc::new(Mutex::new(Secrets::default()));
@@ -91,6 +99,7 @@ impl Scheduler {
             heard: Arc::clone(&heard),
             assignment: assigned,
             erase: ordered,
+            remote: opens,
             is_reachable: reachable,
             has_lost: Arc::clone(&has_lost),
             secrets: Arc::clone(&secrets),
@@ -105,6 +114,7 @@ impl Scheduler {
         runtime.spawn(
             tonic::transport::Server::builder()
                 .add_service(server)
+                .add_service(RemoteSessionsServer::new(remote_stub.clone()))
                 .serve_with_incoming(TcpListenerStream::new(listener)),
         );
         Self {
@@ -112,6 +122,8 @@ impl Scheduler {
             heard,
             assignment,
             erase,
+            remote,
+            remote_stub,
             is_reachable,
             has_lost,
             secrets,
@@ -131,6 +143,20 @@ impl Scheduler {
             tasks: tasks.collect(),
             ..Assignment::default()
         });
+    }
+
+    /// Opens a remote session in a task, and waits until the node has attached.
+    pub fn open(&self, task: TaskId, action: &RemoteAction) -> TestSession {
+        let id = uuid::Uuid::now_v7().to_string();
+        let waiting = self.remote_stub.expect(&id);
+        self.remote.send_replace(OpenRemote {
+            session_id: id,
+            key: "key".to_owned(),
+            task_id: task.to_string(),
+            action_json: serde_json::to_string(action).expect("JSON"),
+            longest_ms: 600_000,
+        });
+        waiting.attached(self._runtime.handle().clone())
     }
 
     /// Orders the files of a job to be erased.
@@ -337,6 +363,12 @@ impl NodeSessionStub {
                     changed.map_err(|_| Status::unavailable("over"))?;
                     let order = self.erase.borrow_and_update().clone();
                     send(to_node::Message::Erase(order)).await.map_err(gone)?;
+                    continue;
+                }
+                changed = self.remote.changed(), if has_begun => {
+                    changed.map_err(|_| Status::unavailable("over"))?;
+                    let order = self.remote.borrow_and_update().clone();
+                    send(to_node::Message::OpenRemote(order)).await.map_err(gone)?;
                     continue;
                 }
                 message = incoming.message() => message?,

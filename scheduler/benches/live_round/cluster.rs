@@ -54,6 +54,7 @@ impl BenchCluster {
                 pods: TenantPods::default(),
                 preemption: TenantPreemption::default(),
                 shares_families: false,
+                interactive: false,
             };
             tenant::create(&mut tx, &owned, clock::now()).await?;
             let member = user::User {

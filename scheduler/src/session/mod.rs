@@ -16,7 +16,8 @@ mod unproven;
 mod writes;
 
 pub use join::hash;
-pub use registry::Registry;
+pub use registry::{Registry, leads};
+pub(crate) use unproven::Proof;
 pub use unproven::{MAX_UNPROVEN_BYTES, bounded};
 
 use crate::clock;
@@ -24,6 +25,7 @@ use crate::config::SchedulerConfig;
 use crate::erasure::{Erasures, Orders};
 use crate::metrics::Metrics;
 use crate::notifications::Notifications;
+use crate::remote::{self, RemoteOrders, RemoteRelay};
 use crate::retry;
 use assignment::Addressee;
 use decode::MessageDecodeError;
@@ -50,7 +52,6 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument as _;
-use unproven::Proof;
 use writes::{cannot_be_sent, charge, keep_usages, record, said, set_unfit};
 
 /// Capacity of the queue of messages to one node. A node that does not read blocks only its own
@@ -77,6 +78,7 @@ pub struct Sessions {
     registry: Registry,
     erasures: Erasures,
     secret_keys: Arc<SecretKeys>,
+    remote: RemoteRelay,
     /// Whether this process leads. Otherwise it refuses sessions, so that nodes try another
     /// scheduler.
     leader: watch::Receiver<bool>,
@@ -137,6 +139,7 @@ impl NodeSessions for Sessions {
             sent: None,
             unfit: hello.unfit,
             erasures: hello.erases.then(|| self.erasures.join(node)),
+            remote: hello.opens_remote.then(|| self.remote.join(node)),
         };
         let config = Arc::clone(&self.config);
         let open = self.metrics.open_session();
@@ -190,6 +193,7 @@ impl Sessions {
                 Duration::from_millis(config.lease_ms / 2),
             ),
             secret_keys: Arc::new(SecretKeys::new(config.secret_keys.clone())),
+            remote: RemoteRelay::new(pools.sessions.clone(), leader.clone()),
             config,
             registry,
             erasures,
@@ -202,6 +206,12 @@ impl Sessions {
     #[must_use]
     pub fn secret_keys(&self) -> Arc<SecretKeys> {
         Arc::clone(&self.secret_keys)
+    }
+
+    /// Returns the service for remote sessions.
+    #[must_use]
+    pub fn remote(&self) -> RemoteRelay {
+        self.remote.clone()
     }
 
     /// Decides whether the executor may act for the node, before the rest of its Hello is read.
@@ -411,6 +421,8 @@ struct NodeSession {
     unfit: String,
     /// Orders to erase files; `None` if the executor does not support them.
     erasures: Option<Orders>,
+    /// Orders to open remote sessions; `None` if the executor does not support them.
+    remote: Option<RemoteOrders>,
 }
 
 /// Reason of the end of a session.
@@ -489,6 +501,7 @@ impl NodeSession {
                     tenant_id: order.tenant.to_string(),
                     job_id: order.job.to_string(),
                 })).await?,
+                order = remote::next(&mut self.remote) => self.send(To::OpenRemote(order)).await?,
             }
         }
     }
@@ -583,7 +596,7 @@ fn encode<T: serde::Serialize>(value: &T) -> String {
 }
 
 /// Compares in constant time, for equal lengths.
-fn same_secret(given: &[u8], right: &[u8]) -> bool {
+pub(crate) fn same_secret(given: &[u8], right: &[u8]) -> bool {
     given.len() == right.len() && given.iter().zip(right).fold(0, |acc, (a, b)| acc | (a ^ b)) == 0
 }
 

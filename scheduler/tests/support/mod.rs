@@ -19,6 +19,7 @@ use muster_proto::session as proto;
 use muster_proto::session::from_node::Message as From;
 use muster_proto::session::node_sessions_client::NodeSessionsClient;
 use muster_proto::session::node_sessions_server::NodeSessionsServer;
+use muster_proto::session::remote_sessions_server::RemoteSessionsServer;
 use muster_proto::session::to_node::Message as To;
 use muster_scheduler::config::Rejoin;
 use muster_scheduler::config::SchedulerConfig;
@@ -75,6 +76,7 @@ impl Store {
             pods: muster_model::tenant::TenantPods::default(),
             preemption: muster_model::tenant::TenantPreemption::default(),
             shares_families: false,
+            interactive: false,
         };
         let user = muster_store::user::User {
             id: clock::id().into(),
@@ -394,6 +396,8 @@ impl Shell {
             Arc::clone(&metrics),
         );
         let sessions_pool = pools.sessions.clone();
+        let remote = RemoteSessionsServer::new(sessions.remote())
+            .max_decoding_message_size(muster_proto::MAX_REMOTE_BYTES);
         let serve = tonic::transport::Server::builder()
             .layer(tower::util::MapRequestLayer::new(session::bounded))
             .add_service(
@@ -401,6 +405,7 @@ impl Shell {
                     .max_decoding_message_size(MAX_MESSAGE_BYTES)
                     .max_encoding_message_size(MAX_MESSAGE_BYTES),
             )
+            .add_service(remote)
             .serve_with_incoming(TcpListenerStream::new(listener));
         let tasks = vec![
             tokio::spawn(notification_listener.run(pools.own.clone())),
@@ -595,6 +600,7 @@ impl Node {
             takes_parts: greeting.takes_parts,
             credential: greeting.credential.into(),
             erases: true,
+            opens_remote: true,
             unfit: String::new(),
         });
         let says_hello = async {

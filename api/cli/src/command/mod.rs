@@ -25,6 +25,7 @@ pub mod metrics;
 pub mod nodes;
 pub mod priorities;
 mod quota_preview;
+pub mod remote;
 pub mod replay;
 mod resolve_job;
 pub mod run;
@@ -82,6 +83,12 @@ pub enum RemoteCommand {
     Metrics(metrics::MetricsArgs),
     /// Print the history of a job or of the cluster
     Events(events::EventsArgs),
+    /// Run a command or a shell in a running task
+    Exec(remote::exec::ExecArgs),
+    /// Forward local ports to ports of a running task
+    PortForward(remote::port_forward::PortForwardArgs),
+    /// Copy files from or to a running task
+    Cp(remote::cp::CpArgs),
     /// Wait until a job has ended; the exit code gives its result
     Wait(wait::WaitArgs),
     /// Explain why a job has its size, or why it waits and what would start it
@@ -160,6 +167,9 @@ impl RemoteCommand {
         match self {
             Self::Run(options) => return options.run(session).await,
             Self::Submit(options) => return options.run(session).await,
+            Self::Exec(options) => return options.run(session).await,
+            Self::PortForward(options) => return options.run(session).await,
+            Self::Cp(options) => return options.run(session).await,
             Self::Logs(options) => return options.run(session).await,
             Self::Wait(options) => return options.run(session).await,
             Self::List(options) => options.run(session).await?,

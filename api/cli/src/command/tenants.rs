@@ -69,6 +69,13 @@ enum TenantVerb {
         #[arg(value_name = "shared|own")]
         families: Option<FamilySharing>,
     },
+    /// Show or set whether members may open remote sessions (exec, port-forward, cp) in tasks
+    Interactive {
+        name: String,
+        /// Without it nothing is changed.
+        #[arg(value_name = "allowed|refused")]
+        sessions: Option<RemoteSessions>,
+    },
     /// Delete a tenant whose jobs and studies have all ended; their records are kept
     Delete { name: String },
 }
@@ -77,6 +84,12 @@ enum TenantVerb {
 enum FamilySharing {
     Shared,
     Own,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum RemoteSessions {
+    Allowed,
+    Refused,
 }
 
 /// A quota, or none.
@@ -183,6 +196,7 @@ impl TenantsArgs {
                         pods: TenantPods::default(),
                         preemption: TenantPreemption::default(),
                         shares_families: false,
+                        interactive: false,
                     })
                     .await?;
                 session
@@ -221,6 +235,26 @@ impl TenantsArgs {
                         "its own"
                     };
                     format!("families of {}: {sharing}", tenant.name)
+                })
+            }
+            TenantVerb::Interactive { name, sessions } => {
+                let tenant = match sessions {
+                    Some(sessions) => {
+                        let change = TenantChange {
+                            interactive: Some(sessions == RemoteSessions::Allowed),
+                            ..TenantChange::default()
+                        };
+                        session.client.change_tenant(&name, &change).await?
+                    }
+                    None => find(session, &name).await?,
+                };
+                session.output.print(&tenant, |tenant| {
+                    let sessions = if tenant.interactive {
+                        "allowed"
+                    } else {
+                        "refused"
+                    };
+                    format!("remote sessions of {}: {sessions}", tenant.name)
                 })
             }
             TenantVerb::Delete { name } => {

@@ -132,7 +132,14 @@ impl LocalCluster {
             .unwrap_or_else(|| "admin".to_owned());
         let output = self
             .api_command()
-            .args(["bootstrap", "--tenant", TENANT, "--user", &user])
+            .args([
+                "bootstrap",
+                "--interactive",
+                "--tenant",
+                TENANT,
+                "--user",
+                &user,
+            ])
             .output()
             .await
             .context("run muster-api bootstrap")?;
@@ -288,6 +295,10 @@ impl LocalCluster {
         .env(
             "MUSTER_API_DATABASE_URL",
             self.role_url("muster_api", &self.secrets.api_password),
+        )
+        .env(
+            "MUSTER_API_SCHEDULER_URL",
+            format!("http://{}", self.scheduler),
         )
         .env(
             "MUSTER_API_CHECKPOINT_ROOT",

@@ -189,6 +189,19 @@ impl Event {
                 "Cancelled, because it starts only after the success of job {name} ({job_id}), which is {}",
                 phase.as_str()
             ),
+            Self::RemoteSessionOpened {
+                role, action, by, ..
+            } => format!("{by} opened a session in {role}: {action}"),
+            Self::RemoteSessionEnded { role, end, by, .. } => {
+                format!("Session of {by} in {role} ended: {end}")
+            }
+            Self::PortConnectionEnded {
+                role,
+                port,
+                end,
+                by,
+                ..
+            } => format!("Connection of {by} to port {port} of {role} ended: {end}"),
             Self::JobDeleted { job_id, by } => {
                 format!("Job {job_id} deleted{}", by_whom(by.as_ref()))
             }
@@ -230,6 +243,23 @@ impl Event {
             Self::TrainingFinished { reason, .. } => Some(reason.clone()),
             Self::NodeNoticed { notice, .. } if notice.closed != Closed::Open => {
                 Some(notice.why.clone())
+            }
+            Self::PortConnectionEnded {
+                duration_ms,
+                input_bytes,
+                output_bytes,
+                ..
+            }
+            | Self::RemoteSessionEnded {
+                duration_ms,
+                input_bytes,
+                output_bytes,
+                ..
+            } => {
+                let seconds = std::time::Duration::from_millis(*duration_ms).as_secs_f64();
+                Some(format!(
+                    "{seconds:.1} s, {input_bytes} bytes of input, {output_bytes} bytes of output"
+                ))
             }
             Self::Unknown { body, .. } => serde_json::to_string(body).ok(),
             _ => None,
@@ -363,7 +393,9 @@ fn listed(nodes: &[String]) -> String {
 mod tests {
     use super::*;
     use crate::progress::Split;
+    use crate::remote::{RemoteAction, RemoteEnd};
     use crate::spec::Range;
+    use crate::task::Role;
     use crate::wait::{Change, Wait};
 
     fn text(event: &Event) -> (String, Option<String>) {
@@ -512,6 +544,40 @@ mod tests {
             text(&cancelled(Some(administrator))).0,
             "root@ops as administrator asked to cancel it"
         );
+    }
+
+    #[test]
+    fn session_names_user_task_command_and_end() {
+        let by = Actor {
+            user: "ann".to_owned(),
+            as_administrator: false,
+        };
+        let (session, role) = (uuid::Uuid::nil().into(), Role::Worker { rank: 1 });
+        let opened = Event::RemoteSessionOpened {
+            session,
+            role,
+            action: RemoteAction::Exec {
+                command: vec!["nvidia-smi".to_owned(), "-L".to_owned()],
+                terminal: None,
+            },
+            by: by.clone(),
+        };
+        assert_eq!(
+            text(&opened).0,
+            "ann opened a session in worker-1: command: nvidia-smi -L"
+        );
+        let ended = Event::RemoteSessionEnded {
+            session,
+            role,
+            end: RemoteEnd::Exited { code: 3 },
+            duration_ms: 1_500,
+            input_bytes: 5,
+            output_bytes: 7,
+            by,
+        };
+        let detail = "1.5 s, 5 bytes of input, 7 bytes of output".to_owned();
+        let message = "Session of ann in worker-1 ended: exit code 3".to_owned();
+        assert_eq!(text(&ended), (message, Some(detail)));
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub struct TenantView {
     /// share, and theirs for its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shares_families: bool,
+    /// Whether its members may open remote sessions in the tasks of its jobs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interactive: bool,
     /// GPUs or CPU slots that its jobs hold now.
     #[serde(default)]
     pub gpus_in_use: u32,
@@ -66,10 +69,14 @@ pub struct NewTenant {
     /// share, and theirs for its own. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shares_families: bool,
+    /// Whether its members may open remote sessions (`muster exec`, `port-forward`, `cp`) in the
+    /// tasks of its jobs. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interactive: bool,
 }
 
-/// Change of a tenant's quota, weight, pods, limits, caps on preemption and sharing of families. A
-/// field that is left out stays.
+/// Change of a tenant's quota, weight, pods, limits, caps on preemption, sharing of families and
+/// remote sessions. A field that is left out stays.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -98,6 +105,10 @@ pub struct TenantChange {
     /// Whether measured speeds of its job families are shared with the other tenants that share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares_families: Option<bool>,
+    /// Whether its members may open remote sessions (`muster exec`, `port-forward`, `cp`) in the
+    /// tasks of its jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interactive: Option<bool>,
 }
 
 /// A token without its secret.

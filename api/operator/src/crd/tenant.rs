@@ -51,6 +51,8 @@ pub(super) fn definition(openapi: &Value) -> Value {
                 "preemption": preemption(openapi),
                 "sharesFamilies": flag("Measured speeds of its job families count for equal families of other tenants that share, and theirs for \
                                         its own. As it is, or false, when left out."),
+                "interactive": flag("Its members may open remote sessions (muster exec, port-forward, cp) in the tasks of its jobs. As it is, or \
+                                     false, when left out."),
             },
         }),
         scales: false,

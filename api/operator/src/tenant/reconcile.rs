@@ -37,6 +37,8 @@ struct DesiredTenant {
     preemption: TenantPreemptionChange,
     /// `None` leaves it unchanged.
     shares_families: Option<bool>,
+    /// `None` leaves it unchanged.
+    interactive: Option<bool>,
 }
 
 /// Reconciles a tenant once.
@@ -112,6 +114,7 @@ async fn carry_out(
             pods: wanted.pods.unwrap_or_default(),
             preemption: wanted.preemption.of(TenantPreemption::default()),
             shares_families: wanted.shares_families.unwrap_or(false),
+            interactive: wanted.interactive.unwrap_or(false),
         };
         let created = client.create_tenant(&new).await?;
         let change = TenantChange {
@@ -131,8 +134,10 @@ async fn carry_out(
     let is_same = found.gpu_quota == wanted.gpu_quota && found.weight == weight;
     let shares_families = wanted.shares_families;
     let shares_families = shares_families.filter(|shares| *shares != found.shares_families);
-    let is_shared = shares_families.is_none();
-    if is_same && found.pods == pods && limits.is_none() && !caps && is_shared {
+    let interactive = wanted.interactive;
+    let interactive = interactive.filter(|wanted| *wanted != found.interactive);
+    let has_flags = shares_families.is_none() && interactive.is_none();
+    if is_same && found.pods == pods && limits.is_none() && !caps && has_flags {
         return Ok(found);
     }
     let change = TenantChange {
@@ -144,6 +149,7 @@ async fn carry_out(
         limits,
         preemption: caps.then_some(wanted.preemption),
         shares_families,
+        interactive,
     };
     client.change_tenant(name, &change).await
 }
@@ -191,5 +197,6 @@ fn wanted(spec: &Value) -> Result<DesiredTenant, ObjectRejection> {
         limits,
         preemption,
         shares_families: spec["sharesFamilies"].as_bool(),
+        interactive: spec["interactive"].as_bool(),
     })
 }

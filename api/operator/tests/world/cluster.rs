@@ -79,6 +79,8 @@ impl State {
                 self.tenant_preemption = caps.of(self.tenant_preemption);
                 let shares = body["shares_families"].as_bool();
                 self.tenant_shares_families = shares.unwrap_or(self.tenant_shares_families);
+                let interactive = body["interactive"].as_bool();
+                self.tenant_interactive = interactive.unwrap_or(self.tenant_interactive);
                 self.tenant_limits = limits.of(self.tenant_limits.into()).or_default();
                 Some((200, self.view_of_tenant()))
             }
@@ -94,6 +96,7 @@ impl State {
         json!({
             "id": ID, "name": "vision", "gpu_quota": null, "weight": 1.0, "pods": pods, "limits": self.tenant_limits,
             "preemption": self.tenant_preemption, "shares_families": self.tenant_shares_families,
+            "interactive": self.tenant_interactive,
         })
     }
 

@@ -67,6 +67,7 @@ pub struct State {
     pub tenant_limits: TenantLimits,
     pub tenant_preemption: TenantPreemption,
     pub tenant_shares_families: bool,
+    pub tenant_interactive: bool,
     /// Notice of the node in Muster.
     pub notice: Value,
     tokens: usize,

@@ -207,7 +207,7 @@ fn leaves_idle_gpus(state: &JobState, backs_off: bool) -> bool {
 
 async fn tenants(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
     let rows = sqlx::query!(
-        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>", shares_families from tenant order by id"#
+        r#"select id, name, gpu_quota, weight, pods as "pods: Json<TenantPods>", preemption as "preemption: Json<TenantPreemption>", shares_families, interactive from tenant order by id"#
     )
     .fetch_all(conn)
     .await?;
@@ -219,6 +219,7 @@ async fn tenants(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
         pods: row.pods.0,
         preemption: row.preemption.0,
         shares_families: row.shares_families,
+        interactive: row.interactive,
     });
     Ok(tenants.collect())
 }

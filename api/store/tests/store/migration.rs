@@ -144,6 +144,7 @@ async fn owner_without_superuser_migrates_and_creates_a_tenant() -> anyhow::Resu
         pods: muster_model::tenant::TenantPods::default(),
         preemption: muster_model::tenant::TenantPreemption::default(),
         shares_families: false,
+        interactive: false,
     };
     muster_store::tenant::create(&mut conn, &tenant, now).await?;
     let user = muster_store::user::User {

@@ -81,6 +81,7 @@ async fn tenant_sees_no_rows_of_others_through_any_function() -> anyhow::Result<
                 pods: None,
                 preemption: None,
                 shares_families: Some(true),
+                interactive: Some(true),
             }
         )
         .await?,
@@ -211,6 +212,7 @@ async fn write_for_another_tenant_is_refused() -> anyhow::Result<()> {
         pods: muster_model::tenant::TenantPods::default(),
         preemption: muster_model::tenant::TenantPreemption::default(),
         shares_families: false,
+        interactive: false,
     };
     assert!(
         tenant::create(&mut tx, &tenant, at(0))
@@ -462,6 +464,7 @@ async fn administrator_manages_tenants_without_seeing_their_jobs() -> anyhow::Re
             pods: muster_model::tenant::TenantPods::default(),
             preemption: muster_model::tenant::TenantPreemption::default(),
             shares_families: false,
+            interactive: false,
         },
         at(0),
     )

@@ -122,6 +122,7 @@ impl World {
                     pods: muster_model::tenant::TenantPods::default(),
                     preemption: muster_model::tenant::TenantPreemption::default(),
                     shares_families: false,
+                    interactive: false,
                 },
                 at(0),
             )

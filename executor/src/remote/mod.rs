@@ -1,0 +1,219 @@
+//! Remote sessions in tasks of this node: commands, connections to ports, and copies of files.
+//!
+//! The scheduler orders a session in the node's session. The executor then opens a stream of its
+//! own connection, so that data of users never delays heartbeats. A helper process enters the task
+//! and runs the command; this daemon only passes frames.
+
+mod attach;
+pub mod helper;
+mod port;
+mod program;
+mod sockets;
+mod task;
+mod terminal;
+
+use crate::config::{ExecutorConfig, RuntimeKind};
+use crate::process::ProcessId;
+use crate::session::Endpoints;
+use attach::{Attachment, RemoteStream};
+use muster_model::id::TaskId;
+use muster_model::remote::{RemoteAction, RemoteEnd, RemoteFrame};
+use muster_proto::session::OpenRemote;
+use program::Program;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use task::RunningTask;
+use tokio::sync::Semaphore;
+
+/// Maximum number of sessions of the node.
+const MAX_SESSIONS: usize = 32;
+
+/// Opens sessions. Cheap to clone.
+#[derive(Clone)]
+pub struct RemoteSessions {
+    inner: Arc<RemoteState>,
+}
+
+struct RemoteState {
+    config: ExecutorConfig,
+    endpoints: Endpoints,
+    credential: String,
+    places: Semaphore,
+    /// Helpers of open sessions. Their descendants count as processes of the task.
+    helpers: Mutex<BTreeSet<(TaskId, i32)>>,
+}
+
+/// Why a session does not start. The user reads it.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteRefusal {
+    #[error("the order of the scheduler is not understood: {0}")]
+    Order(String),
+    #[error("{MAX_SESSIONS} remote sessions are open on the node, which is the limit")]
+    Full,
+    #[error(
+        "the task runs in the pod {pod}, which this node cannot enter; use `kubectl {verb} -n {namespace} {rest}`"
+    )]
+    Pod {
+        pod: String,
+        namespace: String,
+        verb: &'static str,
+        rest: String,
+    },
+    #[error("the task does not run on the node any more")]
+    NotRunning,
+    #[error("cannot read the task's {what}: {source}")]
+    Read {
+        what: &'static str,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("cannot start the session: {0}")]
+    Start(#[source] std::io::Error),
+    #[error("{0}")]
+    Port(String),
+}
+
+impl fmt::Debug for RemoteSessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteSessions").finish_non_exhaustive()
+    }
+}
+
+impl RemoteSessions {
+    #[must_use]
+    pub fn new(config: &ExecutorConfig, endpoints: Endpoints, credential: &str) -> Self {
+        Self {
+            inner: Arc::new(RemoteState {
+                config: config.clone(),
+                endpoints,
+                credential: credential.to_owned(),
+                places: Semaphore::new(MAX_SESSIONS),
+                helpers: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Carries out an order of the scheduler, without waiting.
+    pub fn open(&self, order: OpenRemote) {
+        let sessions = self.clone();
+        tokio::spawn(async move { sessions.carry_out(order).await });
+    }
+
+    async fn carry_out(&self, order: OpenRemote) {
+        let state = &self.inner;
+        let attachment = Attachment {
+            endpoints: &state.endpoints,
+            node_name: &state.config.node_name,
+            credential: &state.credential,
+            order: &order,
+        };
+        let mut stream = match attachment.open().await {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(session.id = order.session_id, %error, "a remote session is not attached");
+                return;
+            }
+        };
+        tracing::info!(
+            session.id = order.session_id,
+            task.id = order.task_id,
+            "a remote session begins"
+        );
+        let longest = Duration::from_millis(order.longest_ms);
+        let ended = tokio::select! {
+            ended = self.run(&order, &mut stream) => ended,
+            () = tokio::time::sleep(longest) => Ok(RemoteEnd::Failed {
+                message: "the session has reached its longest duration".to_owned(),
+            }),
+        };
+        let end = ended.unwrap_or_else(|refusal| RemoteEnd::Failed {
+            message: refusal.to_string(),
+        });
+        tracing::info!(session.id = order.session_id, %end, "a remote session ends");
+        let _ = stream.sender.send(RemoteFrame::Ended(end)).await;
+        stream.drained().await;
+    }
+
+    async fn run(
+        &self,
+        order: &OpenRemote,
+        stream: &mut RemoteStream,
+    ) -> Result<RemoteEnd, RemoteRefusal> {
+        let state = &self.inner;
+        let _place = state
+            .places
+            .try_acquire()
+            .map_err(|_| RemoteRefusal::Full)?;
+        let id = order.task_id.parse::<TaskId>().map_err(wrong)?;
+        let action = serde_json::from_str::<RemoteAction>(&order.action_json).map_err(wrong)?;
+        if state.config.runtime == RuntimeKind::Pod {
+            return Err(self.in_pod(id, &action));
+        }
+        let task = RunningTask::find(&state.config, id)?;
+        match &action {
+            RemoteAction::Port { port } => port::forward(&task, *port, self, stream).await,
+            RemoteAction::Exec { .. } | RemoteAction::Read { .. } | RemoteAction::Write { .. } => {
+                Program::start(&task, &action)?.run(self, id, stream).await
+            }
+        }
+    }
+
+    fn in_pod(&self, id: TaskId, action: &RemoteAction) -> RemoteRefusal {
+        let pod = format!("muster-{id}");
+        let namespace = &self.inner.config.pod_namespace;
+        let namespace = namespace.clone().unwrap_or_else(|| "NAMESPACE".to_owned());
+        let (verb, rest) = match action {
+            RemoteAction::Exec { command, terminal } => {
+                let terminal = if terminal.is_some() { "-it " } else { "" };
+                ("exec", format!("{terminal}{pod} -- {}", command.join(" ")))
+            }
+            RemoteAction::Port { port } => ("port-forward", format!("{pod} {port}")),
+            RemoteAction::Read { path } => ("cp", format!("{pod}:{path} LOCAL")),
+            RemoteAction::Write { path } => ("cp", format!("LOCAL {pod}:{path}")),
+        };
+        RemoteRefusal::Pod {
+            pod,
+            namespace,
+            verb,
+            rest,
+        }
+    }
+
+    /// Registers a helper until the result is dropped.
+    fn register(&self, task: TaskId, helper: ProcessId) -> RegisteredHelper<'_> {
+        self.helpers().insert((task, helper.pid));
+        RegisteredHelper {
+            sessions: self,
+            key: (task, helper.pid),
+        }
+    }
+
+    /// Returns the helpers in this task.
+    fn helpers_of(&self, task: TaskId) -> Vec<i32> {
+        let helpers = self.helpers();
+        let of_task = helpers.range((task, i32::MIN)..=(task, i32::MAX));
+        of_task.map(|(_, pid)| *pid).collect()
+    }
+
+    fn helpers(&self) -> MutexGuard<'_, BTreeSet<(TaskId, i32)>> {
+        let helpers = &self.inner.helpers;
+        helpers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wrong(error: impl fmt::Display) -> RemoteRefusal {
+    RemoteRefusal::Order(error.to_string())
+}
+
+struct RegisteredHelper<'s> {
+    sessions: &'s RemoteSessions,
+    key: (TaskId, i32),
+}
+
+impl Drop for RegisteredHelper<'_> {
+    fn drop(&mut self) {
+        self.sessions.helpers().remove(&self.key);
+    }
+}
