@@ -194,6 +194,7 @@ async fn serve(db: &TestDb) -> anyhow::Result<SocketAddr> {
         checkpoint_root: None,
         web_root: None,
         secret_keys: Default::default(),
+        scheduler: None,
         limits: ClientLimits {
             requests_per_s: 1_000_000,
             requests_burst: 1_000_000,
