@@ -1,14 +1,16 @@
 //! `muster-executor`: the node daemon.
 //!
 //! Hidden subcommands: `shim` is the parent of one task, `command` prepares and becomes a user's
-//! own program, and `driver` calls the GPU driver for a shim.
+//! own program, and `driver` calls the GPU driver for a shim. `fetch-image` pulls an image, and
+//! `try-image` tries whether tasks can run in images.
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use muster_executor::command::CommandArguments;
 use muster_executor::config::ExecutorSettings;
 use muster_executor::driver::{self, DriverArguments};
-use muster_executor::shim::{self, ShimArguments};
+use muster_executor::image::{self, FetchArguments};
+use muster_executor::shim::{self, ShimArguments, TrialArguments};
 use std::path::PathBuf;
 use tracing_subscriber::EnvFilter;
 
@@ -37,6 +39,10 @@ enum HiddenCommand {
     Command(CommandArguments),
     #[command(hide = true)]
     Driver(DriverArguments),
+    #[command(hide = true)]
+    FetchImage(FetchArguments),
+    #[command(hide = true)]
+    TryImage(TrialArguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -56,6 +62,8 @@ fn main() -> anyhow::Result<()> {
             std::process::exit(muster_executor::command::run(&task))
         }
         Some(HiddenCommand::Driver(order)) => std::process::exit(driver::run(&order)),
+        Some(HiddenCommand::FetchImage(fetch)) => std::process::exit(image::fetch(&fetch)),
+        Some(HiddenCommand::TryImage(trial)) => std::process::exit(shim::try_image(&trial)),
         None => {}
     }
     log_to_stderr()?;

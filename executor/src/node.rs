@@ -334,6 +334,7 @@ impl NodeLoop {
                     .entries
                     .get_mut(&id)
                     .filter(|entry| !entry.is_ended())
+                    && self.launcher.has_image(entry)
                 {
                     self.metrics.launched(&entry.launch);
                     self.launcher.launch(entry);

@@ -210,6 +210,7 @@ fn gpus(count: u32) -> Capacity {
         driver_suspend: None,
         pods: None,
         isolation: None,
+        images: None,
     }
 }
 
