@@ -138,7 +138,11 @@ pub struct ExecutorSettings {
     pub image_auth_file: Option<PathBuf>,
     /// Registries without TLS for images of process tasks, such as 10.0.0.5:5000; separate several
     /// with commas [default: none]
-    #[arg(long, env = "MUSTER_EXECUTOR_INSECURE_REGISTRIES", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "MUSTER_EXECUTOR_INSECURE_REGISTRIES",
+        value_delimiter = ','
+    )]
     pub insecure_registries: Option<Vec<String>>,
     /// For pods: YAML file of a pod with one container; it sets the image, the volumes and
     /// everything else that all tasks have in common

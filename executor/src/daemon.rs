@@ -109,7 +109,12 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
         RuntimeKind::Process => Some(Images::open(&config, loop_events.clone())?),
         RuntimeKind::Pod => None,
     };
-    let launcher = Launcher::new(config.clone(), capacity.clone(), reports_to, (runtime, images));
+    let launcher = Launcher::new(
+        config.clone(),
+        capacity.clone(),
+        reports_to,
+        (runtime, images),
+    );
     let usage_sampler = UsageSampler::default();
     // A pod has process ids of its own namespace, so the use of GPUs by pods is not measured.
     if config.runtime == RuntimeKind::Process {

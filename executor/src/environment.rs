@@ -73,7 +73,6 @@ pub fn in_image(
     passed: impl Iterator<Item = (String, String)>,
     of_image: &BTreeMap<String, String>,
 ) -> Vec<(String, String)> {
-    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     // Programs ask for the name of the user, and the image does not know it.
     let own = [
         pair("PATH", PATH_OF_IMAGE),
@@ -84,6 +83,10 @@ pub fn in_image(
     let of_image = of_image.iter().filter(|(name, _)| !is_of_loader(name));
     let of_image = of_image.map(|(name, value)| pair(name, value));
     own.into_iter().chain(passed).chain(of_image).collect()
+}
+
+fn pair(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
 }
 
 /// Whether the variable changes how the dynamic loader or the C library works.

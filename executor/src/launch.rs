@@ -278,7 +278,10 @@ impl Launcher {
         let switches = [
             ("--private", is_private),
             ("--own-view", has_own_view),
-            ("--image-gpus", has_image && device::has_cuda(&self.capacity)),
+            (
+                "--image-gpus",
+                has_image && device::has_cuda(&self.capacity),
+            ),
         ];
         let switches = switches.into_iter().filter(|(_, is_on)| *is_on);
         std::iter::once("shim".into())

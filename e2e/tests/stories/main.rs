@@ -11,6 +11,7 @@ mod examples;
 mod goodput;
 mod gpu_kinds;
 mod idle_slots;
+mod images;
 mod in_a_bucket;
 mod killed;
 mod kubernetes_apart;
@@ -29,6 +30,9 @@ mod packing;
 mod population;
 mod preempted;
 mod python;
+#[path = "../../../executor/tests/node/registry.rs"]
+#[expect(dead_code, reason = "the executor's tests use the other items")]
+mod registry;
 mod resized;
 mod restarted;
 mod run;

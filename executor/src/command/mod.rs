@@ -149,7 +149,7 @@ fn paths(
     // Files of the job need a folder that the task can write.
     let has_files = command.code.is_some() || !command.files.is_empty();
     let of_image = image.and_then(|image| image.working_dir.clone());
-    let given = given.or(of_image.filter(|_| !has_files));
+    let given = given.or(of_image.filter(|path| !has_files && path.is_dir()));
     let work = given.unwrap_or_else(|| folder.work());
     Paths {
         task: folder.path().to_owned(),

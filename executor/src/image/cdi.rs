@@ -121,19 +121,8 @@ fn read(folders: &[&Path]) -> Result<Vec<Specification>, CdiError> {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             paths.insert(entry.path());
         }
-        let is_specification = |path: &PathBuf| {
-            let extension = path.extension().and_then(|extension| extension.to_str());
-            matches!(extension, Some("yaml" | "yml" | "json"))
-        };
-        for path in paths.into_iter().filter(is_specification) {
-            let wrong = |why: String| CdiError::Wrong {
-                path: path.clone(),
-                why,
-            };
-            let text = fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
-            // JSON is YAML too.
-            let one: Specification =
-                serde_norway::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        for path in paths.into_iter().filter(|path| is_specification(path)) {
+            let one = read_one(&path).map_err(|why| CdiError::Wrong { path, why })?;
             if one.kind == KIND {
                 all.push(one);
             }
@@ -143,6 +132,17 @@ fn read(folders: &[&Path]) -> Result<Vec<Specification>, CdiError> {
         return Err(CdiError::Missing);
     }
     Ok(all)
+}
+
+fn is_specification(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("yaml" | "yml" | "json"))
+}
+
+fn read_one(path: &Path) -> Result<Specification, String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    // JSON is YAML too.
+    serde_norway::from_str(&text).map_err(|error| error.to_string())
 }
 
 impl GpuAccess {

@@ -98,9 +98,8 @@ mod tests {
         }, "credsStore": "desktop" }"#;
         std::fs::write(&path, text).expect("written");
         let of = |registry| of_registry(Some(&path), registry);
-        let basic = |user: &str, password: &str| {
-            RegistryAuth::Basic(user.to_owned(), password.to_owned())
-        };
+        let basic =
+            |user: &str, password: &str| RegistryAuth::Basic(user.to_owned(), password.to_owned());
         let hub = of("index.docker.io").expect("known");
         assert_eq!(hub, basic("me", "pass:word"));
         assert_eq!(of("r.io:5000").expect("known"), basic("a", "b"));
@@ -113,6 +112,9 @@ mod tests {
             error.contains("image_auth_file") && !error.contains("secret"),
             "{error}"
         );
-        assert_eq!(of_registry(None, "r.io").expect("none"), RegistryAuth::Anonymous);
+        assert_eq!(
+            of_registry(None, "r.io").expect("none"),
+            RegistryAuth::Anonymous
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
@@ -70,6 +70,11 @@ impl ImageError {
     pub(super) fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Cache { path, source }
+    }
+
+    pub(super) fn entry(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Entry { path, source }
     }
 
     /// Returns what the error means for the task.

@@ -54,10 +54,17 @@ pub struct FetchArguments {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum FetchMessage {
     /// Progress, for the log of the task.
-    Said { text: String },
+    Said {
+        text: String,
+    },
     /// The cache has the image.
-    Done { digest: String },
-    Failed { message: String, fault: Fault },
+    Done {
+        digest: String,
+    },
+    Failed {
+        message: String,
+        fault: Fault,
+    },
 }
 
 /// Pulls the image, unless the cache has it. The result is the last message.

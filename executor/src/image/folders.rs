@@ -110,9 +110,7 @@ impl CacheFolders {
 
     /// Creates an empty folder that is removed at the next start unless it is renamed.
     pub(super) fn begin(&self) -> Result<PathBuf, ImageError> {
-        let path = self
-            .unfinished()
-            .join(format!("{:016x}", clock::random()));
+        let path = self.unfinished().join(format!("{:016x}", clock::random()));
         fs::create_dir(&path).map_err(ImageError::at(&path))?;
         Ok(path)
     }
@@ -176,9 +174,7 @@ impl CacheFolders {
         if path.is_file() {
             return fs::remove_file(path);
         }
-        let gone = self
-            .unfinished()
-            .join(format!("{:016x}", clock::random()));
+        let gone = self.unfinished().join(format!("{:016x}", clock::random()));
         fs::rename(path, &gone)?;
         gc::remove_folder(&gone)
     }
@@ -225,9 +221,7 @@ impl CacheFolders {
         names.retain(|_, digest| self.image(digest).is_dir());
         names.insert(image.to_owned(), digest.to_owned());
         let path = self.root.join("names.json");
-        let half = self
-            .unfinished()
-            .join(format!("{:016x}", clock::random()));
+        let half = self.unfinished().join(format!("{:016x}", clock::random()));
         let text = serde_json::to_vec(&names).map_err(|error| io::Error::other(error.to_string()));
         text.and_then(|text| fs::write(&half, text))
             .and_then(|()| fs::rename(&half, &path))

@@ -1,10 +1,10 @@
 //! The images of a node's tasks, as the daemon sees them: which a task needs, whether the cache has
 //! it, and the helper processes that pull the others.
 
+use super::ImageError;
 use super::error::Fault;
 use super::fetch::FetchMessage;
 use super::folders::{CacheFolders, ImageInfo};
-use super::ImageError;
 use crate::config::ExecutorConfig;
 use crate::error::ExecutorError;
 use crate::events;
@@ -281,10 +281,6 @@ fn supervise(
     pull: &Mutex<Pull>,
     loop_events: &Sender<NodeLoopEvent>,
 ) -> Result<String, (String, Fault)> {
-    let passing = |error: io::Error| {
-        let message = format!("the helper that pulls images: {error}");
-        (message, Fault::Passing)
-    };
     let mut child = command.spawn().map_err(passing)?;
     let output = child.stdout.take().expect("it is piped");
     let mut lines = BufReader::with_capacity(MAX_LINE, output);
@@ -311,6 +307,11 @@ fn supervise(
         let message = format!("the helper that pulls images ended with {status}");
         Err((message, Fault::Passing))
     })
+}
+
+fn passing(error: io::Error) -> (String, Fault) {
+    let message = format!("the helper that pulls images: {error}");
+    (message, Fault::Passing)
 }
 
 /// Returns the outcome of a task whose image is not available. A fault of the image ends the job.

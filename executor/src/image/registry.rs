@@ -245,8 +245,10 @@ impl Registry {
         reference: &Reference,
         patience: Duration,
     ) -> Result<(OciManifest, String), ImageError> {
-        self.patiently(patience, || self.client.pull_manifest(reference, &self.auth))
-            .await
+        self.patiently(patience, || {
+            self.client.pull_manifest(reference, &self.auth)
+        })
+        .await
     }
 
     /// Repeats a request that fails for a passing reason.
@@ -290,24 +292,20 @@ impl Registry {
                 ImageError::NotFound { registry, image }
             }
             OciDistributionError::RegistryError { envelope, .. } => {
-                let has = |codes: &[OciErrorCode]| {
-                    envelope
-                        .errors
-                        .iter()
-                        .any(|error| codes.contains(&error.code))
-                };
-                if has(&[OciErrorCode::Unauthorized, OciErrorCode::Denied]) {
-                    ImageError::NotAuthorised { registry, image }
-                } else if has(&[
-                    OciErrorCode::ManifestUnknown,
-                    OciErrorCode::NameUnknown,
-                    OciErrorCode::NotFound,
-                    OciErrorCode::NameInvalid,
-                ]) {
-                    ImageError::NotFound { registry, image }
-                } else {
-                    let why = envelope.to_string();
-                    ImageError::Registry { registry, why }
+                match envelope.errors.first().map(|error| &error.code) {
+                    Some(OciErrorCode::Unauthorized | OciErrorCode::Denied) => {
+                        ImageError::NotAuthorised { registry, image }
+                    }
+                    Some(
+                        OciErrorCode::ManifestUnknown
+                        | OciErrorCode::NameUnknown
+                        | OciErrorCode::NotFound
+                        | OciErrorCode::NameInvalid,
+                    ) => ImageError::NotFound { registry, image },
+                    _ => {
+                        let why = envelope.to_string();
+                        ImageError::Registry { registry, why }
+                    }
                 }
             }
             OciDistributionError::IoError(source) if source.get_ref().is_none() => {

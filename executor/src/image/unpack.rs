@@ -76,16 +76,13 @@ impl Unpacking {
             let left = self.left_entries.checked_sub(1);
             self.left_entries = left.ok_or(ImageError::ManyFiles(MAX_ENTRIES))?;
             let path = PathBuf::from(OsString::from_vec(entry.path_bytes().into_owned()));
-            let failed = |source| ImageError::Entry {
-                path: path.clone(),
-                source,
-            };
             let parts = parts(&path).ok_or_else(|| ImageError::Escape(path.clone()))?;
             let Some(name) = parts.last() else {
                 continue;
             };
             if let Some(removed) = name.as_bytes().strip_prefix(WHITEOUT) {
-                self.white_out(&parts, removed, &made).map_err(failed)?;
+                let whited = self.white_out(&parts, removed, &made);
+                whited.map_err(ImageError::entry(&path))?;
                 continue;
             }
             self.add(&mut entry, &parts, &path)?;
@@ -102,25 +99,25 @@ impl Unpacking {
         parts: &[OsString],
         path: &Path,
     ) -> Result<(), ImageError> {
-        let failed = |source| ImageError::Entry {
-            path: path.to_owned(),
-            source,
-        };
         let kind = entry.header().entry_type();
         if matches!(kind, EntryType::Char | EntryType::Block | EntryType::Fifo) {
             return Ok(());
         }
-        let position = self.tree.position(parts).map_err(failed)?;
+        let position = self.tree.position(parts).map_err(ImageError::entry(path))?;
         let mode = entry.header().mode().unwrap_or(0o644);
         match kind {
-            EntryType::Directory => position.make_folder(mode & 0o777 | 0o755).map_err(failed),
+            EntryType::Directory => position
+                .make_folder(mode & 0o777 | 0o755)
+                .map_err(ImageError::entry(path)),
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
                 self.add_file(entry, &position, path)
             }
             EntryType::Symlink => {
                 let target = target(entry, path)?;
-                position.remove().map_err(failed)?;
-                position.link_to(target.as_os_str()).map_err(failed)
+                position.remove().map_err(ImageError::entry(path))?;
+                position
+                    .link_to(target.as_os_str())
+                    .map_err(ImageError::entry(path))
             }
             EntryType::Link => {
                 let target = target(entry, path)?;
@@ -129,9 +126,14 @@ impl Unpacking {
                 if named == parts {
                     return Ok(());
                 }
-                let file = self.tree.position(&named).map_err(failed)?;
-                position.remove().map_err(failed)?;
-                position.hard_link_to(&file).map_err(failed)
+                let file = self
+                    .tree
+                    .position(&named)
+                    .map_err(ImageError::entry(path))?;
+                position.remove().map_err(ImageError::entry(path))?;
+                position
+                    .hard_link_to(&file)
+                    .map_err(ImageError::entry(path))
             }
             // Extensions that the reader applies itself, and kinds of other systems.
             _ => Ok(()),
@@ -144,20 +146,16 @@ impl Unpacking {
         position: &Position,
         path: &Path,
     ) -> Result<(), ImageError> {
-        let failed = |source| ImageError::Entry {
-            path: path.to_owned(),
-            source,
-        };
         let left = self.left_bytes.checked_sub(entry.size());
         self.left_bytes = left.ok_or(ImageError::Large(self.limit_bytes))?;
-        position.remove().map_err(failed)?;
+        position.remove().map_err(ImageError::entry(path))?;
         let mode = entry.header().mode().unwrap_or(0o644);
         let executable = if mode & 0o100 == 0 { 0 } else { 0o111 };
         let mut file = position
             .create(mode & 0o777 | 0o444 | executable)
-            .map_err(failed)?;
-        io::copy(entry, &mut file).map_err(failed)?;
-        set_time(&file, entry.header().mtime().unwrap_or(0)).map_err(failed)
+            .map_err(ImageError::entry(path))?;
+        io::copy(entry, &mut file).map_err(ImageError::entry(path))?;
+        set_time(&file, entry.header().mtime().unwrap_or(0)).map_err(ImageError::entry(path))
     }
 
     fn white_out(
@@ -204,9 +202,7 @@ impl Unpacking {
 
 fn target(entry: &Entry<'_, impl Read>, path: &Path) -> Result<PathBuf, ImageError> {
     let target = entry.link_name_bytes().filter(|target| !target.is_empty());
-    let target = target.ok_or_else(|| ImageError::Entry {
-        path: path.to_owned(),
-        source: io::ErrorKind::InvalidData.into(),
-    })?;
+    let target = target.ok_or(io::Error::from(io::ErrorKind::InvalidData));
+    let target = target.map_err(ImageError::entry(path))?;
     Ok(PathBuf::from(OsString::from_vec(target.into_owned())))
 }

@@ -16,7 +16,7 @@ use rustix::process::getpid;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 /// A view that this process has entered, for the task.
@@ -81,6 +81,7 @@ fn view(
     let gpus = (arguments.image_gpus && !launch.gpus.is_empty())
         .then(|| gpu_access(&launch.gpus).map_err(io::Error::other));
     let (in_memory, mounted) = volumes(folder, launch)?;
+    check_volumes(launch, &covered)?;
     Ok(ImageView {
         image: image.to_owned(),
         stage: arguments.image_stage.clone().unwrap_or_default(),
@@ -114,6 +115,27 @@ fn volumes(folder: &NodeTaskFolder, launch: &TaskLaunch) -> io::Result<Mounts> {
         }
     }
     Ok((in_memory, on_disk))
+}
+
+/// Refuses volumes within folders of the node. Links there, which a task may have made, could lead
+/// the shim out of the view.
+fn check_volumes(launch: &TaskLaunch, covered: &[PathBuf]) -> io::Result<()> {
+    for volume in &launch.spec.pod.volumes {
+        let path = Path::new(volume.path());
+        let has_up = path.components().any(|part| part == Component::ParentDir);
+        let within = covered.iter().find(|folder| path.starts_with(folder));
+        if let Some(folder) = within {
+            let (path, folder) = (path.display(), folder.display());
+            let message = format!("pod.volumes has {path}, which lies in the node's {folder}");
+            return Err(io::Error::other(message));
+        }
+        if has_up || !path.is_absolute() {
+            return Err(io::Error::other(
+                "pod.volumes has a path that is not absolute",
+            ));
+        }
+    }
+    Ok(())
 }
 
 impl InsideImage {
@@ -186,5 +208,8 @@ fn attempt(cache: &CacheFolders, folder: &Path, user: Option<TaskUser>) -> io::R
         return Ok(());
     }
     let text = String::from_utf8_lossy(&said.stderr).trim().to_owned();
-    Err(io::Error::other(format!("a program in an image ended with {}: {text}", said.status)))
+    Err(io::Error::other(format!(
+        "a program in an image ended with {}: {text}",
+        said.status
+    )))
 }

@@ -1,5 +1,5 @@
-//! View of a task that runs in an image: a root folder of its own with the image's files, read-only,
-//! and the few folders of the node that the task needs, at the same paths as outside.
+//! View of a task that runs in an image: a root folder of its own. It has the image's files,
+//! read-only, and the few folders of the node that the task needs, at the same paths as outside.
 //!
 //! The shim mounts the view over a folder of the image cache, in a mount namespace of its own, and
 //! stays outside. The task's process makes the view its root folder (`pivot_root`) and detaches the
@@ -12,7 +12,7 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive,
     mount_change, mount_remount, unmount,
 };
-use rustix::process::{DumpableBehavior, geteuid, getegid, pivot_root, set_dumpable_behavior};
+use rustix::process::{DumpableBehavior, getegid, geteuid, pivot_root, set_dumpable_behavior};
 use rustix::thread::{
     UnshareFlags, set_thread_gid, set_thread_groups, set_thread_uid, unshare_unsafe,
 };
@@ -250,8 +250,7 @@ pub(super) fn start_inside(
     folder: &Path,
     user: Option<TaskUser>,
 ) -> io::Result<()> {
-    let [stage, folder] =
-        [stage, folder].map(|path| CString::new(path.as_os_str().as_bytes()));
+    let [stage, folder] = [stage, folder].map(|path| CString::new(path.as_os_str().as_bytes()));
     let (stage, folder) = (stage?, folder?);
     let enter = move || {
         // The shim keeps the node's root folder: `pivot_root` would move it along.

@@ -1,6 +1,7 @@
 //! Programs in images of a real registry, on a node without a container runtime.
 
-use crate::command::told;
+use crate::command::{introduce, told};
+use crate::isolation::{VICTIM, program_of, start_victim};
 use crate::registry::{Registry, busybox, one_file};
 use crate::scheduler::TaskToAssign;
 use crate::site::Site;
@@ -8,6 +9,7 @@ use muster_model::assignment::{Peer, Peers, TaskReport};
 use muster_model::id::{JobId, NodeId};
 use muster_model::task::Outcome;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use uuid::Uuid;
 
@@ -94,7 +96,10 @@ fn look(site: &Site, generation: u64, slot: u32, image: &str) -> String {
     }
     assert!(!log.contains("sees="), "{log}");
     // Of the executor's data folder it sees its own task.
-    assert!(!log.contains("credential") && !log.contains("shims"), "{log}");
+    assert!(
+        !log.contains("credential") && !log.contains("shims"),
+        "{log}"
+    );
     log
 }
 
@@ -104,7 +109,10 @@ fn program_runs_in_image_as_its_tenant() {
     registry.push("base:1", vec![busybox(), one_file("opt/x", b"x")]);
     let site = Site::with_user_per_tenant(&settings(&registry));
     let greeting = site.scheduler.heard().hellos[0].capacity_json.clone();
-    assert!(greeting.contains(r#""images":{"kind":"able"}"#), "{greeting}");
+    assert!(
+        greeting.contains(r#""images":{"kind":"able"}"#),
+        "{greeting}"
+    );
     let log = look(&site, 1, 7, &registry.name("base:1"));
     assert!(log.contains("uid=200007"), "{log}");
     assert!(log.contains("2 of 2 layers"), "{log}");
@@ -126,6 +134,85 @@ fn program_runs_in_image_as_user_of_executor() {
     let log = look(&site, 1, 0, &registry.name("base:1"));
     assert!(!log.contains("uid=0\n"), "{log}");
     site.finish();
+}
+
+/// Runs all attempts of a tenant's program in an image against the victim's task, and returns those
+/// that succeeded.
+fn attack(tenant: u32) -> BTreeSet<String> {
+    let registry = Registry::start();
+    registry.push("base:1", vec![busybox()]);
+    let site = Site::with_user_per_tenant(&settings(&registry));
+    let mut victims = [program_of(&site, 0, 0, &["python3", "-c", VICTIM])];
+    site.scheduler.assign(1, &victims);
+    introduce(&site, &mut victims);
+    let [victim] = victims;
+    let said = start_victim(&site, &victim);
+    let folder = site.task_folder(&victim).display().to_string();
+    let (data, daemon) = (
+        site.data().display().to_string(),
+        site.daemon_pid().to_string(),
+    );
+    let script = include_str!("escape.sh");
+    let argv = [
+        "sh", "-c", script, "escape", &said[0], &folder, &said[2], &data, &daemon,
+    ];
+    let name = registry.name("base:1");
+    let mut attacker = in_image(&site, 1, &name, json!({ "argv": argv }));
+    attacker.launch.tenant_id = Uuid::from_u128(2 + u128::from(tenant)).into();
+    attacker.launch.tenant_number = Some(tenant);
+    site.scheduler
+        .assign(3, &[victim.clone(), attacker.clone()]);
+    let outcome = site.until_gone(&attacker);
+    site.until_log_has(&attacker, "attempts: ");
+    let log = site.scheduler.heard().log(attacker.id());
+    assert!(
+        matches!(outcome, Outcome::Exited { code: 0, .. }),
+        "{outcome}: {log}"
+    );
+    eprintln!("{log}");
+    assert!(log.contains("attempts: 33"), "{log}");
+    site.scheduler.assign(4, &[victim.stopped()]);
+    site.until_gone(&victim);
+    site.finish();
+    log.lines()
+        .filter_map(|line| line.strip_suffix(": SUCCEEDED"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn program_in_image_reaches_nothing_of_another_tenant() {
+    assert_eq!(attack(1), BTreeSet::new());
+}
+
+/// The attempts are real: processes of the same tenant are reached.
+#[test]
+fn program_in_image_reaches_processes_of_its_tenant() {
+    let reached = attack(0);
+    let reached: Vec<&str> = reached.iter().map(String::as_str).collect();
+    let own = [
+        "list_folder_of_process",
+        "list_root_of_process",
+        "read_arguments",
+        "read_environment",
+        "send_signal",
+    ];
+    for expected in own {
+        assert!(
+            reached.contains(&expected),
+            "{expected} is not in {reached:?}"
+        );
+    }
+    let refused = [
+        "write_image_as_writable",
+        "unmount_root",
+        "create_device",
+        "signal_shim",
+    ];
+    assert!(
+        refused.iter().all(|name| !reached.contains(name)),
+        "{reached:?}"
+    );
 }
 
 #[test]
@@ -168,9 +255,15 @@ fn program_in_image_is_stopped_within_its_grace() {
     site.scheduler.assign(3, &stopped);
     site.until_log_has(&tasks[0], "stopped");
     let outcome = site.until_gone(&tasks[0]);
-    assert!(matches!(outcome, Outcome::Stopped { killed: false, .. }), "{outcome}");
+    assert!(
+        matches!(outcome, Outcome::Stopped { killed: false, .. }),
+        "{outcome}"
+    );
     let outcome = site.until_gone(&tasks[1]);
-    assert!(matches!(outcome, Outcome::Stopped { killed: true, .. }), "{outcome}");
+    assert!(
+        matches!(outcome, Outcome::Stopped { killed: true, .. }),
+        "{outcome}"
+    );
     site.finish();
 }
 
@@ -192,11 +285,31 @@ fn image_that_cannot_be_had_names_the_reason() {
         }
         told(&site, &task)
     };
-    let missing = fails(0, &registry.name("none:1"), &["has no image", &registry.address]);
-    let ends = |report: &TaskReport| matches!(report, TaskReport::Failed { retryable: false, .. });
+    let missing = fails(
+        0,
+        &registry.name("none:1"),
+        &["has no image", &registry.address],
+    );
+    let ends = |report: &TaskReport| {
+        matches!(
+            report,
+            TaskReport::Failed {
+                retryable: false,
+                ..
+            }
+        )
+    };
     assert!(missing.iter().any(ends), "{missing:?}");
-    fails(1, &registry.name("other:1"), &["linux/s390x", "this node is linux/"]);
-    fails(2, "127.0.0.1:1/x:1", &["registry 127.0.0.1:1 cannot be reached"]);
+    fails(
+        1,
+        &registry.name("other:1"),
+        &["linux/s390x", "this node is linux/"],
+    );
+    fails(
+        2,
+        "127.0.0.1:1/x:1",
+        &["registry 127.0.0.1:1 cannot be reached"],
+    );
     let lacks = fails(3, &registry.name("base:1"), &["in image", "\"/bin/sh\""]);
     assert!(lacks.iter().any(ends), "{lacks:?}");
     site.finish();
@@ -205,7 +318,10 @@ fn image_that_cannot_be_had_names_the_reason() {
 #[test]
 fn pull_of_killed_daemon_leaves_nothing_broken() {
     let registry = Registry::start();
-    registry.push("base:1", vec![busybox(), one_file("opt/x", &vec![7; 3 << 20])]);
+    registry.push(
+        "base:1",
+        vec![busybox(), one_file("opt/x", &vec![7; 3 << 20])],
+    );
     let mut site = Site::started(60_000, &settings(&registry));
     let name = registry.name("base:1");
     registry.hold(true);
@@ -220,7 +336,10 @@ fn pull_of_killed_daemon_leaves_nothing_broken() {
     registry.hold(false);
     site.start();
     let (outcome, log) = run(&site, 2, task);
-    assert!(matches!(outcome, Outcome::Exited { code: 0, .. }), "{outcome}: {log}");
+    assert!(
+        matches!(outcome, Outcome::Exited { code: 0, .. }),
+        "{outcome}: {log}"
+    );
     assert!(log.contains("yes\nend"), "{log}");
     assert_eq!(fs::read_dir(&unfinished).expect("there").count(), 0);
     site.finish();
@@ -244,11 +363,22 @@ fn image_without_space_is_refused_and_leaves_nothing() {
     assert!(outcome.is_refusal(), "{outcome}: {log}");
     assert!(outcome.to_string().contains("No space left"), "{outcome}");
     let images = site.data().join("images");
-    assert_eq!(fs::read_dir(images.join("whole")).expect("there").count(), 0);
-    assert_eq!(fs::read_dir(images.join("unfinished")).expect("there").count(), 0);
+    assert_eq!(
+        fs::read_dir(images.join("whole")).expect("there").count(),
+        0
+    );
+    assert_eq!(
+        fs::read_dir(images.join("unfinished"))
+            .expect("there")
+            .count(),
+        0
+    );
     // Layers of the failed pull make room for the next one.
     let task = in_image(&site, 1, &registry.name("base:1"), command);
     let (outcome, log) = run(&site, 3, task);
-    assert!(matches!(outcome, Outcome::Exited { code: 0, .. }), "{outcome}: {log}");
+    assert!(
+        matches!(outcome, Outcome::Exited { code: 0, .. }),
+        "{outcome}: {log}"
+    );
     site.finish();
 }

@@ -16,9 +16,10 @@ use std::time::Duration;
 use tar::{Builder, EntryType, Header};
 
 /// Programs of the busybox image.
-const PROGRAMS: [&str; 24] = [
-    "sh", "cat", "chmod", "chroot", "echo", "env", "grep", "id", "kill", "ln", "ls", "mkdir",
-    "mknod", "mount", "mv", "ps", "pwd", "rm", "sleep", "stat", "test", "true", "umount", "wc",
+const PROGRAMS: [&str; 25] = [
+    "sh", "cat", "chmod", "chroot", "echo", "env", "grep", "head", "id", "kill", "ln", "ls",
+    "mkdir", "mknod", "mount", "mv", "ps", "pwd", "rm", "sleep", "stat", "test", "true", "umount",
+    "wc",
 ];
 
 pub struct Registry {
@@ -156,14 +157,26 @@ pub fn busybox() -> Vec<u8> {
     for folder in ["bin", "srv", "srv/work", "etc", "root"] {
         add(&mut layer, folder, EntryType::Directory, 0o755, b"");
     }
-    add(&mut layer, "bin/busybox", EntryType::Regular, 0o755, &program);
+    add(
+        &mut layer,
+        "bin/busybox",
+        EntryType::Regular,
+        0o755,
+        &program,
+    );
     for name in PROGRAMS {
         let mut header = header(EntryType::Symlink, 0o777, 0);
         layer
             .append_link(&mut header, format!("bin/{name}"), "busybox")
             .expect("in memory");
     }
-    add(&mut layer, "etc/of-image", EntryType::Regular, 0o600, b"hello\n");
+    add(
+        &mut layer,
+        "etc/of-image",
+        EntryType::Regular,
+        0o600,
+        b"hello\n",
+    );
     layer.into_inner().expect("in memory")
 }
 
