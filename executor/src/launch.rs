@@ -158,6 +158,13 @@ impl Launcher {
         }
     }
 
+    /// Removes images that no task uses, because the disk is nearly full.
+    pub fn free_disk(&self) {
+        if let Some(images) = &self.images {
+            images.free_disk(self.config.disk_reserve_bytes);
+        }
+    }
+
     /// Returns the variables by which a user's program reports, under the names of MLflow's client.
     /// The token is valid for this task only.
     fn tracking(&self, entry: &LedgerEntry) -> Result<Vec<(&'static str, String)>, ExecutorError> {

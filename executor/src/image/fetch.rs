@@ -44,9 +44,6 @@ pub struct FetchArguments {
     pub auth_file: Option<PathBuf>,
     #[arg(long)]
     pub insecure: Vec<String>,
-    /// Digest of an image that a task uses
-    #[arg(long)]
-    pub used: Vec<String>,
 }
 
 /// Message of the helper to the daemon.
@@ -192,26 +189,25 @@ async fn pull(
         layers.len(),
         human(total)
     ));
-    let mut used: BTreeSet<String> = arguments.used.iter().cloned().collect();
-    used.extend(layers.iter().map(|layer| layer.digest.clone()));
+    let mut kept: BTreeSet<String> = layers.iter().map(|layer| layer.digest.clone()).collect();
     let all: u64 = layers.iter().map(size).sum();
     // Compressed layers have about half the size of their files.
     let wanted = total.saturating_add(all.saturating_mul(2));
-    cache.make_room(wanted, arguments.limit_bytes, &used);
+    cache.make_room(wanted, arguments.limit_bytes, &kept);
     download(cache, registry, &missing, total).await?;
     let unfinished = cache.begin()?;
     let unpacked = unpack(arguments, cache, layers, &unfinished);
-    let kept = unpacked.and_then(|bytes| {
+    let finished = unpacked.and_then(|bytes| {
         let info = info(arguments, found, config, bytes);
         cache.keep(&unfinished, &info)
     });
-    if kept.is_err() {
+    if finished.is_err() {
         // The next start tries again.
         let _ = crate::gc::remove_folder(&unfinished);
     }
-    kept?;
-    used.insert(found.digest.clone());
-    cache.make_room(0, arguments.limit_bytes, &used);
+    finished?;
+    kept.insert(found.digest.clone());
+    cache.make_room(0, arguments.limit_bytes, &kept);
     Ok(())
 }
 

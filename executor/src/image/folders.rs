@@ -7,6 +7,7 @@
 use super::error::ImageError;
 use crate::clock;
 use crate::gc;
+use muster_model::id::JobId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Permissions};
@@ -36,6 +37,14 @@ pub struct ImageInfo {
     pub bytes: u64,
 }
 
+/// `uses/<task>`: the image of a task. It is not removed while the task lives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ImageUse {
+    pub job: JobId,
+    pub revision: u64,
+    pub digest: String,
+}
+
 /// The cache.
 #[derive(Debug, Clone)]
 pub(crate) struct CacheFolders {
@@ -60,7 +69,13 @@ impl CacheFolders {
 
     /// Creates the folders and removes what an earlier daemon has not finished.
     pub(crate) fn open(&self) -> Result<(), ImageError> {
-        let made = [self.whole(), self.blobs(), self.unfinished(), self.stage()];
+        let made = [
+            self.whole(),
+            self.blobs(),
+            self.unfinished(),
+            self.stage(),
+            self.uses(),
+        ];
         for folder in &made {
             fs::create_dir_all(folder).map_err(ImageError::at(folder))?;
         }
@@ -91,6 +106,19 @@ impl CacheFolders {
     /// Files that helpers lock while they pull an image.
     pub(super) fn locks(&self) -> PathBuf {
         self.root.join("locks")
+    }
+
+    /// Folder with a file for each task that runs in an image, [`ImageUse`].
+    pub(super) fn uses(&self) -> PathBuf {
+        self.root.join("uses")
+    }
+
+    /// Digests of the images that tasks use now.
+    fn used(&self) -> BTreeSet<String> {
+        let entries = fs::read_dir(self.uses()).into_iter().flatten();
+        let texts = entries.filter_map(|entry| fs::read(entry.ok()?.path()).ok());
+        let uses = texts.filter_map(|text| serde_json::from_slice::<ImageUse>(&text).ok());
+        uses.map(|used| used.digest).collect()
     }
 
     /// Folder over which shims mount the view of a task, each in a namespace of its own.
@@ -151,9 +179,11 @@ impl CacheFolders {
     }
 
     /// Removes the images and layers that were used least recently until `wanted` more bytes fit
-    /// within `limit` and on the disk. Those in `used` and `layers` stay.
-    pub(super) fn make_room(&self, wanted: u64, limit: u64, used: &BTreeSet<String>) {
-        let mut all = self.removable(used);
+    /// within `limit` and on the disk. Those that tasks use, and those in `kept`, stay.
+    pub(super) fn make_room(&self, wanted: u64, limit: u64, kept: &BTreeSet<String>) {
+        let mut kept = kept.clone();
+        kept.extend(self.used());
+        let mut all = self.removable(&kept);
         all.sort_by_key(|one| one.used);
         let mut bytes = self.bytes();
         for one in all {
@@ -287,15 +317,22 @@ mod tests {
             add(&cache, digest, 100, age_s);
         }
         fs::write(cache.blob("sha256:d"), [0; 50]).expect("written");
-        let used = BTreeSet::from(["sha256:a".to_owned()]);
+        let nothing = BTreeSet::new();
+        let used = ImageUse {
+            job: JobId(uuid::Uuid::nil()),
+            revision: 1,
+            digest: "sha256:a".to_owned(),
+        };
+        let text = serde_json::to_vec(&used).expect("JSON");
+        fs::write(cache.uses().join("task"), text).expect("written");
         let has = |digest| cache.info(digest).is_some();
-        cache.make_room(0, 350, &used);
+        cache.make_room(0, 350, &nothing);
         assert!(has("sha256:a") && has("sha256:b") && has("sha256:c"));
         cache.touch_image("sha256:b");
-        cache.make_room(50, 350, &used);
+        cache.make_room(50, 350, &nothing);
         assert!(has("sha256:a") && has("sha256:b") && !has("sha256:c"));
         assert!(cache.blob("sha256:d").is_file());
-        cache.make_room(300, 350, &used);
+        cache.make_room(300, 350, &nothing);
         assert!(has("sha256:a") && !has("sha256:b"));
         assert!(!cache.blob("sha256:d").exists());
         assert_eq!(fs::read_dir(cache.unfinished()).expect("there").count(), 0);

@@ -4,8 +4,9 @@
 use super::ImageError;
 use super::error::Fault;
 use super::fetch::FetchMessage;
-use super::folders::{CacheFolders, ImageInfo};
+use super::folders::{CacheFolders, ImageInfo, ImageUse};
 use crate::config::ExecutorConfig;
+use crate::disk;
 use crate::error::ExecutorError;
 use crate::events;
 use crate::folder::NodeTaskFolder;
@@ -16,12 +17,12 @@ use crate::task_file::TaskFile;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::id::{JobId, TaskId};
 use muster_model::task::Outcome;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -49,13 +50,19 @@ struct Pull {
     result: Option<Result<String, (String, Fault)>>,
 }
 
-/// `uses/<task>`: the image of a task. It is not removed while the task lives.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct ImageUse {
-    job: JobId,
-    revision: u64,
-    digest: String,
-}
+/// Variables of the daemon that the helper receives: the others contain secrets.
+const PASSED: [&str; 10] = [
+    "PATH",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+];
 
 /// Images of this node's tasks.
 #[derive(Debug)]
@@ -69,6 +76,10 @@ pub(crate) struct Images {
     loop_events: Sender<NodeLoopEvent>,
     pulls: BTreeMap<JobImage, Arc<Mutex<Pull>>>,
     uses: BTreeMap<TaskId, ImageUse>,
+    /// A thread is removing unused images.
+    is_clearing: Arc<AtomicBool>,
+    /// Held while this daemon lives.
+    _lock: File,
 }
 
 impl Images {
@@ -81,6 +92,15 @@ impl Images {
         loop_events: Sender<NodeLoopEvent>,
     ) -> Result<Self, ExecutorError> {
         let cache = CacheFolders::at(&config.image_cache_dir);
+        fs::create_dir_all(cache.root()).map_err(ExecutorError::write(cache.root()))?;
+        let lock = disk::hold(&cache.root().join("lock"));
+        let lock = lock.map_err(ExecutorError::write(cache.root()))?;
+        if lock.try_lock().is_err() {
+            return Err(ExecutorError::Setting {
+                name: "image_cache_dir",
+                problem: format!("is {}, which another executor uses", cache.root().display()),
+            });
+        }
         cache.open().map_err(ExecutorError::Image)?;
         let mut images = Self {
             cache,
@@ -95,9 +115,10 @@ impl Images {
             loop_events,
             pulls: BTreeMap::new(),
             uses: BTreeMap::new(),
+            is_clearing: Arc::new(AtomicBool::new(false)),
+            _lock: lock,
         };
-        let uses = images.uses_folder();
-        fs::create_dir_all(&uses).map_err(ExecutorError::write(&uses))?;
+        let uses = images.cache.uses();
         for entry in fs::read_dir(&uses).map_err(ExecutorError::read(&uses))? {
             let name = entry.map_err(ExecutorError::read(&uses))?.file_name();
             let Some(task) = name.to_str().and_then(|name| name.parse().ok()) else {
@@ -115,12 +136,8 @@ impl Images {
         self.cache.stage()
     }
 
-    fn uses_folder(&self) -> PathBuf {
-        self.cache.root().join("uses")
-    }
-
     fn use_file(&self, task: TaskId) -> TaskFile {
-        TaskFile::new(self.uses_folder().join(task.to_string()))
+        TaskFile::new(self.cache.uses().join(task.to_string()))
     }
 
     /// Returns whether the image of a task is there, and begins to pull it otherwise.
@@ -176,7 +193,7 @@ impl Images {
             digest: info.digest.clone(),
         };
         if let Err(source) = self.use_file(launch.task_id).write_atomically(&used) {
-            let failed = ImageError::at(self.uses_folder())(source);
+            let failed = ImageError::at(self.cache.uses())(source);
             return ImageStatus::Failed(ExecutorError::Image(failed).outcome());
         }
         self.uses.insert(launch.task_id, used);
@@ -206,6 +223,12 @@ impl Images {
             .arg(self.cache.root())
             .args(["--limit-bytes", &self.limit_bytes.to_string()])
             .args(["--patience-ms", &self.patience_ms.to_string()])
+            .env_clear()
+            .envs(
+                PASSED
+                    .iter()
+                    .filter_map(|name| Some((name, std::env::var_os(name)?))),
+            )
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         if let Some(file) = &self.auth_file {
@@ -213,10 +236,6 @@ impl Images {
         }
         for registry in &self.insecure {
             command.arg("--insecure").arg(registry);
-        }
-        let used: BTreeSet<&String> = self.uses.values().map(|used| &used.digest).collect();
-        for digest in used {
-            command.arg("--used").arg(digest);
         }
         let pull = Arc::new(Mutex::new(Pull::default()));
         let (shared, loop_events) = (Arc::clone(&pull), self.loop_events.clone());
@@ -236,6 +255,23 @@ impl Images {
             .map_err(ExecutorError::Thread)?;
         self.pulls.insert(key, Arc::clone(&pull));
         Ok(pull)
+    }
+
+    /// Removes unused images until this number of bytes is free on their disk.
+    pub(crate) fn free_disk(&self, bytes: u64) {
+        if self.is_clearing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (cache, is_clearing) = (self.cache.clone(), Arc::clone(&self.is_clearing));
+        let clearing = thread::Builder::new().name("image removal".to_owned());
+        let clearing = clearing.spawn(move || {
+            cache.make_room(bytes, u64::MAX, &BTreeSet::new());
+            is_clearing.store(false, Ordering::Release);
+        });
+        if let Err(error) = clearing {
+            tracing::warn!(%error, "unused images stay");
+            self.is_clearing.store(false, Ordering::Release);
+        }
     }
 
     /// Forgets the images of tasks that have ended.
