@@ -38,9 +38,10 @@ TESTED_WITH = MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scri
 	MUSTER_CHROMIUM=$$(scripts/ensure-chromium) && node=$$(scripts/ensure-node) && MUSTER_NVRTC=$$(scripts/ensure-nvrtc) && \
 	MUSTER_ONNX_PYTHON=$$(scripts/ensure-onnxruntime) && MUSTER_HELM=$$(scripts/ensure-helm) && \
 	MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes || true) && MUSTER_S3_PYTHON=$$(scripts/ensure-s3) && MUSTER_MLFLOW_PYTHON=$$(scripts/ensure-mlflow) && MUSTER_MPIRUN=$$(scripts/ensure-mpi) && \
+	MUSTER_REGISTRY=$$(scripts/ensure-registry || true) && \
 	MUSTER_TORCH_PYTHON=$$(scripts/ensure-torch --installed || true) && \
 	export MUSTER_POSTGRES_BIN MUSTER_CHROMIUM MUSTER_NVRTC MUSTER_ONNX_PYTHON MUSTER_HELM MUSTER_KUBERNETES MUSTER_S3_PYTHON && \
-	export MUSTER_MLFLOW_PYTHON MUSTER_MPIRUN MUSTER_TORCH_PYTHON && MUSTER_DATASETS=$$(dirname "$$dataset") && PATH="$$node:$$PATH" && export MUSTER_DATASETS PATH
+	export MUSTER_MLFLOW_PYTHON MUSTER_MPIRUN MUSTER_REGISTRY MUSTER_TORCH_PYTHON && MUSTER_DATASETS=$$(dirname "$$dataset") && PATH="$$node:$$PATH" && export MUSTER_DATASETS PATH
 
 test: web ## run every test
 	@scripts/ensure-toolchain test

@@ -121,6 +121,29 @@ pub struct ExecutorSettings {
     /// and the programs [default: the executor's own user]
     #[arg(long, env = "MUSTER_EXECUTOR_TASK_USER")]
     pub task_user: Option<String>,
+    /// Folder of the images of process tasks [default: images in data_dir]
+    #[arg(long, env = "MUSTER_EXECUTOR_IMAGE_CACHE_DIR")]
+    pub image_cache_dir: Option<PathBuf>,
+    /// Maximum size of these images and their compressed layers, in bytes. Those that no task uses
+    /// are removed, least recently used first [default: 50 GiB]
+    #[arg(long, env = "MUSTER_EXECUTOR_IMAGE_CACHE_BYTES")]
+    pub image_cache_bytes: Option<u64>,
+    /// Time for which requests to a registry that cannot be reached are repeated, in milliseconds
+    /// [default: 180000]
+    #[arg(long, env = "MUSTER_EXECUTOR_IMAGE_PATIENCE_MS")]
+    pub image_patience_ms: Option<u64>,
+    /// Credentials of registries for images of process tasks, in the format of
+    /// ~/.docker/config.json (auths) [default: none]
+    #[arg(long, env = "MUSTER_EXECUTOR_IMAGE_AUTH_FILE")]
+    pub image_auth_file: Option<PathBuf>,
+    /// Registries without TLS for images of process tasks, such as 10.0.0.5:5000; separate several
+    /// with commas [default: none]
+    #[arg(
+        long,
+        env = "MUSTER_EXECUTOR_INSECURE_REGISTRIES",
+        value_delimiter = ','
+    )]
+    pub insecure_registries: Option<Vec<String>>,
     /// For pods: YAML file of a pod with one container; it sets the image, the volumes and
     /// everything else that all tasks have in common
     #[arg(long, env = "MUSTER_EXECUTOR_POD_TEMPLATE")]
@@ -206,6 +229,11 @@ pub struct ExecutorConfig {
     pub runtime: RuntimeKind,
     pub driver_patience_ms: u64,
     pub task_user: Option<TaskUsers>,
+    pub image_cache_dir: PathBuf,
+    pub image_cache_bytes: u64,
+    pub image_patience_ms: u64,
+    pub image_auth_file: Option<PathBuf>,
+    pub insecure_registries: Vec<String>,
     pub pod_template: Option<PathBuf>,
     pub pod_namespace: Option<String>,
     pub pod_node: String,
@@ -264,6 +292,11 @@ impl ExecutorSettings {
             runtime: self.runtime.or(weaker.runtime),
             driver_patience_ms: self.driver_patience_ms.or(weaker.driver_patience_ms),
             task_user: self.task_user.or(weaker.task_user),
+            image_cache_dir: self.image_cache_dir.or(weaker.image_cache_dir),
+            image_cache_bytes: self.image_cache_bytes.or(weaker.image_cache_bytes),
+            image_patience_ms: self.image_patience_ms.or(weaker.image_patience_ms),
+            image_auth_file: self.image_auth_file.or(weaker.image_auth_file),
+            insecure_registries: self.insecure_registries.or(weaker.insecure_registries),
             pod_template: self.pod_template.or(weaker.pod_template),
             pod_namespace: self.pod_namespace.or(weaker.pod_namespace),
             pod_node: self.pod_node.or(weaker.pod_node),
@@ -283,13 +316,17 @@ impl ExecutorSettings {
     /// The first setting that is missing or invalid.
     pub fn resolve(self) -> Result<ExecutorConfig, ExecutorError> {
         let node_name = self.node_name.unwrap_or_else(host_name);
+        let data_dir = absolute(required("data_dir", self.data_dir)?)?;
+        let image_cache_dir = self
+            .image_cache_dir
+            .unwrap_or_else(|| data_dir.join("images"));
         let config = ExecutorConfig {
             pod_node: self.pod_node.unwrap_or_else(|| node_name.clone()),
             scheduler_url: required("scheduler_url", self.scheduler_url)?,
             scheduler_ca_file: self.scheduler_ca_file,
             join_token: required("join_token", self.join_token)?,
             node_name,
-            data_dir: absolute(required("data_dir", self.data_dir)?)?,
+            data_dir,
             checkpoint_root: match required("checkpoint_root", self.checkpoint_root)? {
                 Place::Folder(path) => Place::Folder(absolute(path)?),
                 bucket => bucket,
@@ -319,6 +356,11 @@ impl ExecutorSettings {
             runtime: self.runtime.unwrap_or(RuntimeKind::Process),
             driver_patience_ms: self.driver_patience_ms.unwrap_or(0),
             task_user: self.task_user.as_deref().map(task_user).transpose()?,
+            image_cache_dir: absolute(image_cache_dir)?,
+            image_cache_bytes: self.image_cache_bytes.unwrap_or(50 << 30),
+            image_patience_ms: self.image_patience_ms.unwrap_or(180_000),
+            image_auth_file: self.image_auth_file.map(absolute).transpose()?,
+            insecure_registries: self.insecure_registries.unwrap_or_default(),
             pod_template: self.pod_template.map(absolute).transpose()?,
             pod_namespace: self.pod_namespace,
             pod_group: self.pod_group.unwrap_or_else(|| "muster".to_owned()),

@@ -8,6 +8,7 @@ use crate::disk;
 use crate::disk_monitor::DiskMonitor;
 use crate::driver;
 use crate::error::ExecutorError;
+use crate::image::Images;
 use crate::isolation;
 use crate::launch::Launcher;
 use crate::ledger::Ledger;
@@ -55,6 +56,7 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
     capacity.driver_suspend = driver::of_node(&config, &capacity);
     capacity.isolation = isolation::of_node(&config)?;
     capacity.pods = Some(config.runtime == RuntimeKind::Pod);
+    capacity.images = isolation::image_support(&config, &capacity)?;
     let limits = CgroupLimits::discover(config.cgroup_root.as_deref());
     let mut ledger = Ledger::open(&config.data_dir)?;
     let identity = ledger.identity()?;
@@ -104,7 +106,16 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
             Box::new(pods)
         }
     };
-    let launcher = Launcher::new(config.clone(), capacity.clone(), reports_to, runtime);
+    let images = match config.runtime {
+        RuntimeKind::Process => Some(Images::open(&config, loop_events.clone())?),
+        RuntimeKind::Pod => None,
+    };
+    let launcher = Launcher::new(
+        config.clone(),
+        capacity.clone(),
+        reports_to,
+        (runtime, images),
+    );
     let usage_sampler = UsageSampler::default();
     // A pod has process ids of its own namespace, so the use of GPUs by pods is not measured.
     if config.runtime == RuntimeKind::Process {

@@ -50,6 +50,57 @@ pub fn of_task(
     variables
 }
 
+/// Variables with paths of the node, which mean nothing in an image.
+const PATHS_OF_NODE: [&str; 8] = [
+    "PATH",
+    "HOME",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "TMPDIR",
+    "VIRTUAL_ENV",
+];
+
+/// `PATH` of images that set none, as in other container runtimes.
+const PATH_OF_IMAGE: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Returns the variables of the daemon that a task in an image receives, and those of the image,
+/// which precede them. Variables for the dynamic loader are left to the last step: the executor's
+/// program, with its own libraries, runs before.
+#[must_use]
+pub fn in_image(
+    passed: impl Iterator<Item = (String, String)>,
+    of_image: &BTreeMap<String, String>,
+) -> Vec<(String, String)> {
+    // Programs ask for the name of the user, and the image does not know it.
+    let own = [
+        pair("PATH", PATH_OF_IMAGE),
+        pair("USER", "muster"),
+        pair("LOGNAME", "muster"),
+    ];
+    let passed = passed.filter(|(name, _)| !PATHS_OF_NODE.contains(&name.as_str()));
+    let of_image = of_image.iter().filter(|(name, _)| !is_of_loader(name));
+    let of_image = of_image.map(|(name, value)| pair(name, value));
+    own.into_iter().chain(passed).chain(of_image).collect()
+}
+
+fn pair(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
+
+/// Whether the variable changes how the dynamic loader or the C library works.
+#[must_use]
+pub fn is_of_loader(name: &str) -> bool {
+    name.starts_with("LD_") || name.starts_with("GLIBC_") || name.starts_with("MALLOC_")
+}
+
+/// Numbers the GPUs of a task from 0: in an image the driver finds no others.
+pub fn number_gpus_anew(launch: &TaskLaunch, variables: &mut BTreeMap<String, String>) {
+    let gpus: Vec<String> = (0..launch.gpus.len()).map(|gpu| gpu.to_string()).collect();
+    variables.insert("CUDA_VISIBLE_DEVICES".to_owned(), gpus.join(","));
+}
+
 /// Number of threads of a task. On CPU slots the cores are divided by slots. A task on GPUs, or
 /// without GPUs and slots, uses the cores to which it is limited.
 fn threads(launch: &TaskLaunch, capacity: &Capacity, cores: u32) -> u32 {
@@ -110,6 +161,7 @@ mod tests {
             driver_suspend: None,
             pods: None,
             isolation: None,
+            images: None,
         }
     }
 

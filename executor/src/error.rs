@@ -1,5 +1,6 @@
 //! Errors of the executor, named by the attempted operation.
 
+use crate::image::{Fault, ImageError};
 use crate::task_user::NoTaskUser;
 use muster_model::error_chain::chain;
 use muster_model::task::Outcome;
@@ -65,6 +66,12 @@ pub enum ExecutorError {
     Thread(#[source] io::Error),
     #[error("cannot separate the task from those of other tenants")]
     Isolation(#[source] io::Error),
+    #[error("cannot show the task its image")]
+    ImageView(#[source] io::Error),
+    #[error("the image of the task is not available")]
+    Image(#[source] ImageError),
+    #[error("the node cannot run tasks in images: {0}")]
+    NoImages(String),
     #[error("the task has no Unix user")]
     NoTaskUser(#[from] NoTaskUser),
 }
@@ -88,7 +95,8 @@ impl ExecutorError {
             ];
             kinds.contains(&source.kind())
         });
-        if is_of_disk {
+        let is_of_cache = matches!(self, Self::Image(error) if error.fault() == Fault::NoSpace);
+        if is_of_disk || is_of_cache {
             Outcome::refused(message)
         } else {
             Outcome::LaunchFailed { message }

@@ -1,12 +1,15 @@
 //! What separates process tasks of different tenants on this node.
 
 use crate::config::{ExecutorConfig, RuntimeKind};
+use crate::device;
 use crate::error::ExecutorError;
+use crate::image;
 use crate::shim::isolation::{obstacle, top_folders};
 use crate::task_user::TaskUsers;
-use muster_model::node::TaskIsolation;
+use muster_model::node::{Capacity, ImageSupport, TaskIsolation};
 use muster_model::place::Place;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// Returns the isolation of the node's tasks; `None` if they are pods.
 ///
@@ -36,6 +39,57 @@ pub fn of_node(config: &ExecutorConfig) -> Result<Option<TaskIsolation>, Executo
             Ok(Some(TaskIsolation::TenantUsers { shared_view }))
         }
     }
+}
+
+/// Returns whether process tasks of the node can run in images; `None` if they are pods. The shim's
+/// way is tried in a process of its own.
+///
+/// # Errors
+/// If the image cache cannot be written.
+pub fn image_support(
+    config: &ExecutorConfig,
+    capacity: &Capacity,
+) -> Result<Option<ImageSupport>, ExecutorError> {
+    if config.runtime == RuntimeKind::Pod {
+        return Ok(None);
+    }
+    let found = match image_obstacle(config, capacity)? {
+        None => ImageSupport::Able,
+        Some(why) => {
+            tracing::warn!(why, "tasks of this node cannot run in images");
+            ImageSupport::Unable { why }
+        }
+    };
+    Ok(Some(found))
+}
+
+fn image_obstacle(
+    config: &ExecutorConfig,
+    capacity: &Capacity,
+) -> Result<Option<String>, ExecutorError> {
+    if device::has_cuda(capacity)
+        && let Some(why) = image::cdi_obstacle()
+    {
+        return Ok(Some(why));
+    }
+    let cache = &config.image_cache_dir;
+    let own = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
+    let mut trial = Command::new(&own);
+    trial.arg("try-image").arg("--cache").arg(cache);
+    if let Some(users) = config.task_user {
+        trial.arg("--task-user").arg(users.example().to_string());
+    }
+    let said = trial
+        .stdin(Stdio::null())
+        .output()
+        .map_err(ExecutorError::shim(&own))?;
+    if said.status.success() {
+        return Ok(None);
+    }
+    let text = String::from_utf8_lossy(&said.stderr);
+    let line = text.lines().find(|line| !line.trim().is_empty());
+    let line = line.map(str::to_owned);
+    Ok(Some(line.unwrap_or_else(|| said.status.to_string())))
 }
 
 /// Whether tasks have a mount namespace of their own.

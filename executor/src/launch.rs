@@ -6,6 +6,7 @@ use crate::device;
 use crate::driver;
 use crate::environment;
 use crate::error::ExecutorError;
+use crate::image::{ImageInfo, ImageStatus, Images};
 use crate::isolation;
 use crate::ledger::{Ledger, LedgerEntry, Life};
 use crate::limits::TaskLimits;
@@ -13,9 +14,10 @@ use crate::runtime::{RunnerStatus, Runtime, ShimCommand};
 use crate::shim::CheckpointRequest;
 use crate::task_user::{TaskUser, TaskUsers};
 use muster_model::assignment::Peers;
-use muster_model::node::{Capacity, DriverSuspend};
+use muster_model::node::{Capacity, DriverSuspend, ImageSupport};
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Starts and stops tasks through their shims.
 #[derive(Debug)]
@@ -25,30 +27,63 @@ pub struct Launcher {
     /// Address of the tracking server, for users' programs.
     reports_to: SocketAddr,
     runtime: Box<dyn Runtime>,
+    /// `None` where tasks are pods.
+    images: Option<Images>,
 }
 
 impl Launcher {
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         config: ExecutorConfig,
         capacity: Capacity,
         reports_to: SocketAddr,
-        runtime: Box<dyn Runtime>,
+        (runtime, images): (Box<dyn Runtime>, Option<Images>),
     ) -> Self {
         Self {
             config,
             capacity,
             reports_to,
             runtime,
+            images,
         }
+    }
+
+    /// Whether the node has the image of a prepared task, or the task needs none. Otherwise the
+    /// image is being pulled, or the task has ended because that has failed.
+    pub fn has_image(&mut self, entry: &mut LedgerEntry) -> bool {
+        match self.image(entry) {
+            None | Some(ImageStatus::Ready(..)) => true,
+            Some(ImageStatus::Pulling) => false,
+            Some(ImageStatus::Failed(outcome)) => {
+                tracing::error!(task.id = %entry.launch.task_id, %outcome, "cannot launch");
+                entry.end(outcome);
+                false
+            }
+        }
+    }
+
+    /// Returns the image of a task; `None` if it runs in none.
+    fn image(&mut self, entry: &LedgerEntry) -> Option<ImageStatus> {
+        let images = self.images.as_mut()?;
+        let image = entry.launch.spec.pod.image.as_ref()?;
+        entry.launch.spec.command.as_ref()?;
+        if let Some(ImageSupport::Unable { why }) = &self.capacity.images {
+            let outcome = ExecutorError::NoImages(why.clone()).outcome();
+            return Some(ImageStatus::Failed(outcome));
+        }
+        Some(images.request(entry, image))
     }
 
     /// Starts the shim of a prepared task. If that fails, the task ends with the error as its
     /// outcome.
     pub fn launch(&mut self, entry: &mut LedgerEntry) {
         let id = entry.launch.task_id;
+        let image = match self.image(entry) {
+            Some(ImageStatus::Ready(folder, info)) => Some((folder, info)),
+            _ => None,
+        };
         let started = self
-            .start_of(entry)
+            .start_of(entry, image)
             .and_then(|start| self.runtime.start(entry, start));
         match started {
             Ok(()) => {
@@ -118,6 +153,16 @@ impl Launcher {
     /// Removes processes, pods and files that no task needs.
     pub fn tidy(&mut self, ledger: &Ledger) {
         self.runtime.tidy(ledger);
+        if let Some(images) = &mut self.images {
+            images.tidy(ledger);
+        }
+    }
+
+    /// Removes images that no task uses, because the disk is nearly full.
+    pub fn free_disk(&self) {
+        if let Some(images) = &self.images {
+            images.free_disk(self.config.disk_reserve_bytes);
+        }
     }
 
     /// Returns the variables by which a user's program reports, under the names of MLflow's client.
@@ -144,10 +189,18 @@ impl Launcher {
         ])
     }
 
-    fn start_of(&self, entry: &LedgerEntry) -> Result<ShimCommand, ExecutorError> {
+    fn start_of(
+        &self,
+        entry: &LedgerEntry,
+        image: Option<(PathBuf, ImageInfo)>,
+    ) -> Result<ShimCommand, ExecutorError> {
         let (launch, config) = (&entry.launch, &self.config);
         let passed = environment::passed(&config.pass_environment).into_iter();
         let passed = passed.filter(|(name, _)| self.runtime.passes(name));
+        let passed: Vec<(String, String)> = match &image {
+            None => passed.collect(),
+            Some((_, info)) => environment::in_image(passed, &info.env),
+        };
         // The built-in engine writes checkpoints itself and needs this node's credentials of the
         // bucket. A user's own program must not have them: the bucket contains the checkpoints of
         // all tenants.
@@ -162,11 +215,14 @@ impl Launcher {
             launch,
             &self.capacity,
             device::cores(),
-            passed.chain(credentials),
+            passed.into_iter().chain(credentials),
         );
+        if image.is_some() && device::has_cuda(&self.capacity) {
+            environment::number_gpus_anew(launch, &mut environment);
+        }
         let user = config.task_user.map(|users| users.of(launch)).transpose()?;
-        if user.is_some() {
-            // The task's user cannot access the executor's home.
+        if user.is_some() || image.is_some() {
+            // The task cannot access the executor's home.
             let home = entry.folder.path().to_string_lossy().into_owned();
             environment.insert("HOME".to_owned(), home);
         }
@@ -177,13 +233,18 @@ impl Launcher {
                 .map(|(name, value)| (name.to_owned(), value)),
         );
         Ok(ShimCommand {
-            arguments: self.arguments(entry, user),
+            arguments: self.arguments(entry, user, image.map(|(folder, _)| folder)),
             environment,
             limits: TaskLimits::of(launch, &self.capacity),
         })
     }
 
-    fn arguments(&self, entry: &LedgerEntry, user: Option<TaskUser>) -> Vec<OsString> {
+    fn arguments(
+        &self,
+        entry: &LedgerEntry,
+        user: Option<TaskUser>,
+        image: Option<PathBuf>,
+    ) -> Vec<OsString> {
         let config = &self.config;
         let pairs: [(&str, OsString); 8] = [
             ("--folder", entry.folder.path().into()),
@@ -212,18 +273,37 @@ impl Launcher {
             ("--driver-patience-ms", patience_ms.into())
         });
         let user = user.map(|user| ("--task-user", user.to_string().into()));
+        let has_image = image.is_some();
         let pairs = pairs
             .into_iter()
             .chain(patience)
             .chain(user)
+            .chain(self.image_arguments(image))
             .flat_map(|(name, value)| [name.into(), value]);
         let is_private = matches!(config.task_user, Some(TaskUsers::PerTenant { .. }));
         let has_own_view = isolation::has_own_view(self.capacity.isolation.as_ref());
-        let switches = [("--private", is_private), ("--own-view", has_own_view)];
+        let switches = [
+            ("--private", is_private),
+            ("--own-view", has_own_view),
+            (
+                "--image-gpus",
+                has_image && device::has_cuda(&self.capacity),
+            ),
+        ];
         let switches = switches.into_iter().filter(|(_, is_on)| *is_on);
         std::iter::once("shim".into())
             .chain(pairs)
             .chain(switches.map(|(name, _)| name.into()))
             .collect()
+    }
+
+    fn image_arguments(&self, image: Option<PathBuf>) -> Vec<(&'static str, OsString)> {
+        let Some((images, image)) = self.images.as_ref().zip(image) else {
+            return Vec::new();
+        };
+        vec![
+            ("--image", image.into()),
+            ("--image-stage", images.stage().into()),
+        ]
     }
 }

@@ -26,6 +26,7 @@ pub mod events;
 pub mod folder;
 mod folder_size;
 mod gc;
+pub mod image;
 pub mod isolation;
 pub mod launch;
 pub mod lease;

@@ -194,6 +194,7 @@ mod tests {
             driver_suspend: None,
             pods: None,
             isolation: None,
+            images: None,
         };
         let limits = TaskLimits::of(&launch(&[1, 2], 0), &capacity);
         assert_eq!((limits.cpu_milli, limits.memory_bytes), (32_000, 128 << 30));

@@ -1,15 +1,17 @@
 //! `muster-executor`: the node daemon.
 //!
 //! Hidden subcommands: `shim` is the parent of one task, `command` prepares and becomes a user's
-//! own program, `driver` calls the GPU driver for a shim, and `remote` enters a task for a user.
+//! own program, and `driver` calls the GPU driver for a shim. `remote` enters a task for a user.
+//! `fetch-image` pulls an image, and `try-image` tries whether tasks can run in images.
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use muster_executor::command::CommandArguments;
 use muster_executor::config::ExecutorSettings;
 use muster_executor::driver::{self, DriverArguments};
+use muster_executor::image::{self, FetchArguments};
 use muster_executor::remote::{self, helper::RemoteArguments};
-use muster_executor::shim::{self, ShimArguments};
+use muster_executor::shim::{self, ShimArguments, TrialArguments};
 use std::path::PathBuf;
 use tracing_subscriber::EnvFilter;
 
@@ -40,6 +42,10 @@ enum HiddenCommand {
     Driver(DriverArguments),
     #[command(hide = true)]
     Remote(RemoteArguments),
+    #[command(hide = true)]
+    FetchImage(FetchArguments),
+    #[command(hide = true)]
+    TryImage(TrialArguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -60,6 +66,8 @@ fn main() -> anyhow::Result<()> {
         }
         Some(HiddenCommand::Driver(order)) => std::process::exit(driver::run(&order)),
         Some(HiddenCommand::Remote(session)) => return Ok(remote::helper::run(&session)?),
+        Some(HiddenCommand::FetchImage(fetch)) => std::process::exit(image::fetch(&fetch)),
+        Some(HiddenCommand::TryImage(trial)) => std::process::exit(shim::try_image(&trial)),
         None => {}
     }
     log_to_stderr()?;

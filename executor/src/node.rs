@@ -306,6 +306,7 @@ impl NodeLoop {
             // Folders of ended tasks, kept for inspection, are removed before a running task is
             // ended.
             self.ledger.prune(0, 0);
+            self.launcher.free_disk();
         }
         if self.usage_sampler.is_requested() {
             self.usage_sampler.watch(self.ledger.sampled_tasks());
@@ -334,6 +335,7 @@ impl NodeLoop {
                     .entries
                     .get_mut(&id)
                     .filter(|entry| !entry.is_ended())
+                    && self.launcher.has_image(entry)
                 {
                     self.metrics.launched(&entry.launch);
                     self.launcher.launch(entry);

@@ -5,7 +5,7 @@ use muster_core::learn::{CourseNoise, Observation, ObservedBatch};
 use muster_core::snapshot as core;
 use muster_model::id::{TaskId, TenantId};
 use muster_model::job::JobState;
-use muster_model::node::{DriverSuspend, GpuKind, Node, least_capability};
+use muster_model::node::{DriverSuspend, GpuKind, ImageSupport, Node, least_capability};
 use muster_model::pace::{Pace, Watch};
 use muster_model::plan::RecordTime as _;
 use muster_model::priority::PriorityClass;
@@ -140,6 +140,7 @@ fn node(
         cpu_milli: node.capacity.cpu_milli,
         memory_bytes: node.capacity.memory_bytes,
         pods: node.capacity.pods,
+        images: node.capacity.images == Some(ImageSupport::Able),
         speed: node.speed,
     }
 }
@@ -259,7 +260,8 @@ fn job(
         worker: job.spec.resources.worker.demand(),
         constraints: job.spec.resources.worker.node_constraints(),
         ps_shard: job.spec.resources.ps_shard,
-        pods: !job.spec.pod.is_empty(),
+        pods: job.spec.pod.needs_pods(),
+        image: job.spec.pod.image.is_some(),
         consistency: job.spec.exchange.consistency,
         batch: job.spec.batch(),
         adaptive,

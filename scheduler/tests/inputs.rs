@@ -293,6 +293,7 @@ fn capacity(kind: &str) -> Capacity {
         driver_suspend: None,
         pods: None,
         isolation: None,
+        images: None,
     }
 }
 

@@ -1,19 +1,22 @@
-//! Sentences about the isolation of process tasks on nodes.
+//! Sentences about the isolation of process tasks on nodes, and about their images.
 
-use muster_model::node::TaskIsolation;
+use muster_model::node::{ImageSupport, TaskIsolation};
 use muster_model::view::NodeView;
 use std::collections::BTreeMap;
 
 /// Maximum number of nodes that a line names.
 const NODES_NAMED: usize = 3;
 
-/// Returns a line for each kind of isolation in the cluster, with the nodes that have it.
+/// Returns a line for each kind of isolation and of support of images in the cluster, with the
+/// nodes that have it.
 pub fn lines(nodes: &[NodeView]) -> Vec<String> {
     let mut kinds: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for node in nodes {
-        if let Some(isolation) = &node.capacity.isolation {
-            let of_kind = kinds.entry(sentence(isolation)).or_default();
-            of_kind.push(&node.name);
+        let capacity = &node.capacity;
+        let images = capacity.images.as_ref().map(of_images);
+        let sentences = capacity.isolation.iter().map(sentence).chain(images);
+        for sentence in sentences {
+            kinds.entry(sentence).or_default().push(&node.name);
         }
     }
     let line = |(sentence, of_kind): (String, Vec<&str>)| {
@@ -27,6 +30,13 @@ pub fn lines(nodes: &[NodeView]) -> Vec<String> {
         format!("{named}{more}: {sentence}")
     };
     kinds.into_iter().map(line).collect()
+}
+
+fn of_images(images: &ImageSupport) -> String {
+    match images {
+        ImageSupport::Able => "tasks can run in images (pod.image)".to_owned(),
+        ImageSupport::Unable { why } => format!("tasks cannot run in images: {why}"),
+    }
 }
 
 fn sentence(isolation: &TaskIsolation) -> String {

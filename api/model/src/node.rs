@@ -154,6 +154,12 @@ impl Capacity {
     pub fn has_pods(&self) -> bool {
         self.pods == Some(true)
     }
+
+    /// Whether tasks of the node can run in images, as pods or as processes.
+    #[must_use]
+    pub fn runs_images(&self) -> bool {
+        self.has_pods() || self.images == Some(ImageSupport::Able)
+    }
 }
 
 impl Node {
@@ -278,6 +284,22 @@ pub struct Capacity {
     /// its executor is too old to report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<TaskIsolation>,
+    /// Whether process tasks of the node can run in images. Null: its tasks are pods, or its
+    /// executor is too old to report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<ImageSupport>,
+}
+
+/// Whether process tasks of a node can run in images.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum ImageSupport {
+    /// The executor pulls images and starts tasks in them.
+    Able,
+    Unable {
+        why: String,
+    },
 }
 
 /// What separates process tasks of different tenants on a node.
@@ -418,6 +440,7 @@ mod tests {
                 driver_suspend: None,
                 pods: None,
                 isolation: None,
+                images: None,
             },
             generation: 0,
             last_seen_at: OffsetDateTime::UNIX_EPOCH,

@@ -56,6 +56,10 @@ pub enum Wait {
         /// pods count.
         #[serde(default, skip_serializing_if = "is_false")]
         pods: bool,
+        /// Whether the job's tasks run in an image (`pod.image` of the document), so that only
+        /// nodes that can run images count.
+        #[serde(default, skip_serializing_if = "is_false")]
+        image: bool,
         /// GPUs of open nodes that the job's constraints exclude.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         forbidden: Vec<ForbiddenGpus>,
@@ -287,7 +291,11 @@ impl Waiting {
                     .to_owned(),
             ),
             (None, Wait::NoMatchingNodes { pods: true, .. }) => Some(
-                "add a node whose tasks are pods, or take pod out of the job's document".to_owned(),
+                "add a node whose tasks are pods, or take pull_secrets, secret_env and volumes of cluster objects out of pod in the job's document".to_owned(),
+            ),
+            (None, Wait::NoMatchingNodes { image: true, .. }) => Some(
+                "let a node run images (`muster nodes` says why it cannot), or take pod.image out of the job's document"
+                    .to_owned(),
             ),
             (None, _) => None,
         }
@@ -441,6 +449,7 @@ mod tests {
             largest_node_gpus: needed_gpus_per_worker - 1,
             parts,
             pods,
+            image: false,
             forbidden: Vec::new(),
         }
     }
@@ -496,6 +505,14 @@ mod tests {
         let said = waiting(true).remedy().expect("no time brings them");
         assert!(said.contains("add a node whose tasks are pods"), "{said}");
         assert_eq!(waiting(false).remedy(), None);
+        let mut in_image = waiting(false);
+        if let Wait::NoMatchingNodes { image, .. } = &mut in_image.why {
+            *image = true;
+        }
+        let said = in_image.remedy().expect("no time brings them");
+        assert!(said.contains("let a node run images"), "{said}");
+        let why = in_image.why.to_string();
+        assert!(why.contains("on one node that can run images"), "{why}");
     }
 
     fn backing_off(refused: Option<Refused>) -> Wait {

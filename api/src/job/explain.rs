@@ -273,7 +273,7 @@ fn held_gpus(nodes: &[NodeRow], job: JobId) -> u32 {
 }
 
 fn obstacles(nodes: Vec<NodeRow>, spec: &JobSpec, is_kept: bool) -> Vec<BlockingNode> {
-    let (worker, needs_pods) = (spec.resources.worker.demand(), !spec.pod.is_empty());
+    let (worker, needs_pods) = (spec.resources.worker.demand(), spec.pod.needs_pods());
     let gpus_per_worker = worker.gpus;
     let constraints = spec.resources.worker.node_constraints();
     let classes = nodes.iter().filter_map(|row| row.node.gpu_class());
@@ -297,6 +297,8 @@ fn obstacles(nodes: Vec<NodeRow>, spec: &JobSpec, is_kept: bool) -> Vec<Blocking
                 NodeObstacle::Forbidden
             } else if needs_pods && !row.node.capacity.has_pods() {
                 NodeObstacle::NoPods
+            } else if spec.pod.image.is_some() && !row.node.capacity.runs_images() {
+                NodeObstacle::NoImages
             } else if gpus < gpus_per_worker
                 || row.node.capacity.memory_bytes < worker.memory_bytes
                 || row.node.capacity.cpu_milli < worker.cpu_milli

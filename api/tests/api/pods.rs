@@ -217,6 +217,7 @@ async fn become_pods(world: &World) {
         driver_suspend: None,
         pods: Some(true),
         isolation: None,
+        images: None,
     };
     let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
     let again = node::hello(&mut tx, id(), "node-a", &capacity, at(1));

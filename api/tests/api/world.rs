@@ -161,6 +161,7 @@ impl World {
             driver_suspend: None,
             pods: None,
             isolation: None,
+            images: None,
         };
         let node = node::hello(&mut tx, id(), "node-a", &capacity, at(0))
             .await

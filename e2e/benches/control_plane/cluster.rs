@@ -232,6 +232,7 @@ fn slots(count: u32) -> Capacity {
         driver_suspend: None,
         pods: None,
         isolation: None,
+        images: None,
     }
 }
 

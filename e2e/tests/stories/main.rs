@@ -12,6 +12,7 @@ mod examples;
 mod goodput;
 mod gpu_kinds;
 mod idle_slots;
+mod images;
 mod in_a_bucket;
 mod killed;
 mod kubernetes_apart;
@@ -30,6 +31,9 @@ mod packing;
 mod population;
 mod preempted;
 mod python;
+#[path = "../../../executor/tests/node/registry.rs"]
+#[expect(dead_code, reason = "the executor's tests use the other items")]
+mod registry;
 mod remote;
 mod resized;
 mod restarted;

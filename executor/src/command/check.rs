@@ -180,6 +180,7 @@ mod tests {
             datasets: "/d".into(),
             python: "/t/python".into(),
             inherited_python: None,
+            image: None,
         };
         let variables = BTreeMap::from([("PATH".to_owned(), "/here:/there".to_owned())]);
         let said = |name: &str| {

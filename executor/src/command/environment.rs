@@ -31,6 +31,8 @@ pub struct Paths {
     pub python: PathBuf,
     /// Inherited `PYTHONPATH`.
     pub inherited_python: Option<String>,
+    /// Digest of the image in which the program runs.
+    pub image: Option<String>,
 }
 
 /// Rank, master and number of workers; parameter servers have none, because they are not in torch's
@@ -255,6 +257,7 @@ pub(super) mod tests {
             datasets: "/d".into(),
             python: "/t/python".into(),
             inherited_python: None,
+            image: None,
         }
     }
 
@@ -294,6 +297,7 @@ pub(super) mod tests {
         let command = launch.spec.command.as_ref().expect("a command");
         let paths = Paths {
             inherited_python: inherited.map(str::to_owned),
+            image: None,
             ..paths()
         };
         let peers = peers(&["a:1"], &[]);

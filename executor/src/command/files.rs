@@ -4,6 +4,7 @@
 use super::code;
 use super::environment::{Paths, split};
 use super::error::CommandError;
+use crate::folder::NodeTaskFolder;
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::spec::Command;
 use std::fmt::Write as _;
@@ -40,7 +41,7 @@ pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandErr
         let path = package.join(name);
         fs::write(&path, text).map_err(CommandError::write(&path))?;
     }
-    if command.working_dir.is_some() {
+    if paths.work != NodeTaskFolder::at(&paths.task).work() {
         return if paths.work.is_dir() {
             Ok(())
         } else {

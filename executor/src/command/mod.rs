@@ -11,6 +11,7 @@ mod daemon;
 mod environment;
 mod error;
 mod files;
+mod image;
 mod origin;
 mod port;
 mod python;
@@ -24,6 +25,7 @@ pub(crate) use secrets::remove as remove_secrets;
 
 use crate::events;
 use crate::folder::NodeTaskFolder;
+use crate::image::ImageInfo;
 use muster_model::assignment::{Peers, TaskLaunch, TaskReport, exit_code};
 use muster_model::place::Place;
 use muster_model::spec;
@@ -48,6 +50,9 @@ pub struct CommandArguments {
     /// Address at which other nodes reach this one
     #[arg(long)]
     pub listen_host: String,
+    /// Description of the image in which this process runs
+    #[arg(long)]
+    pub image: Option<PathBuf>,
 }
 
 /// Becomes the program. Returns an exit code only if that fails; the job's events contain the
@@ -55,14 +60,25 @@ pub struct CommandArguments {
 #[must_use]
 pub fn run(arguments: &CommandArguments) -> i32 {
     let folder = NodeTaskFolder::at(&arguments.folder);
-    let Err(error) = become_program(arguments, &folder);
-    let message = muster_model::error_chain::chain(&error);
-    eprintln!("muster-task: {message}");
-    let report = TaskReport::Failed {
-        message,
-        retryable: error.is_retryable(),
-        lacks: error.lacks(),
+    let image = match arguments.image.as_deref().map(image::read).transpose() {
+        Ok(image) => image,
+        Err(error) => {
+            eprintln!("muster-task: {}", muster_model::error_chain::chain(&error));
+            return exit_code::FAILED;
+        }
     };
+    let Err(error) = become_program(arguments, &folder, image.as_ref());
+    let report = match &image {
+        Some(image) => image::failure(image, &error),
+        None => TaskReport::Failed {
+            message: muster_model::error_chain::chain(&error),
+            retryable: error.is_retryable(),
+            lacks: error.lacks(),
+        },
+    };
+    if let TaskReport::Failed { message, .. } = &report {
+        eprintln!("muster-task: {message}");
+    }
     if let Err(error) = events::append(&folder.events(), &[report]) {
         eprintln!("muster-task: cannot report it: {error}");
     }
@@ -72,6 +88,7 @@ pub fn run(arguments: &CommandArguments) -> i32 {
 fn become_program(
     arguments: &CommandArguments,
     folder: &NodeTaskFolder,
+    image: Option<&ImageInfo>,
 ) -> Result<std::convert::Infallible, CommandError> {
     let launch: TaskLaunch = folder
         .task()
@@ -83,7 +100,7 @@ fn become_program(
         .command
         .as_ref()
         .ok_or(CommandError::NoCommand)?;
-    let paths = paths(arguments, folder, &launch, command);
+    let paths = paths(arguments, folder, &launch, (command, image));
     files::lay_out(&paths, command)?;
     let peers: Option<Peers> = folder.peers().read().ok().flatten();
     origin::prepare(&paths, &launch, peers.as_ref())?;
@@ -105,6 +122,9 @@ fn become_program(
         python.enter(&mut variables);
         python.hand_on().map_err(CommandError::write(&paths.work))?;
     }
+    if let Some(image) = image {
+        image::complete(image, &mut variables);
+    }
     files::write_hosts(&paths, &launch, &peers)?;
     let program = check::program(command, &variables, &paths)?;
     check::run(command, &variables, &paths)?;
@@ -123,12 +143,14 @@ fn paths(
     arguments: &CommandArguments,
     folder: &NodeTaskFolder,
     launch: &TaskLaunch,
-    command: &spec::Command,
+    (command, image): (&spec::Command, Option<&ImageInfo>),
 ) -> Paths {
-    let work = command
-        .working_dir
-        .as_ref()
-        .map_or_else(|| folder.work(), PathBuf::from);
+    let given = command.working_dir.as_ref().map(PathBuf::from);
+    // Files of the job need a folder that the task can write.
+    let has_files = command.code.is_some() || !command.files.is_empty();
+    let of_image = image.and_then(|image| image.working_dir.clone());
+    let given = given.or(of_image.filter(|path| !has_files && path.is_dir()));
+    let work = given.unwrap_or_else(|| folder.work());
     Paths {
         task: folder.path().to_owned(),
         work,
@@ -143,6 +165,7 @@ fn paths(
         datasets: arguments.dataset_root.clone(),
         python: folder.path().join("python"),
         inherited_python: std::env::var("PYTHONPATH").ok(),
+        image: image.map(|image| image.digest.clone()),
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) fn prepare(
     let text = requirements(paths, python)?;
     let place = place(paths, launch);
     fs::create_dir_all(&place).map_err(CommandError::write(&place))?;
-    let name = key(&text, command)?;
+    let name = key(&text, command, paths.image.as_deref())?;
     let (folder, lock) = (place.join(&name), place.join(format!("{name}.lock")));
     let failed = CommandError::write(&lock);
     let lock = File::create(&lock).map_err(failed)?;
@@ -120,7 +120,7 @@ fn place(paths: &Paths, launch: &TaskLaunch) -> PathBuf {
 
 /// Returns the name of the environment: a digest of everything that determines it. Requirements
 /// that name a file belong to this code only.
-fn key(text: &str, command: &Command) -> Result<String, CommandError> {
+fn key(text: &str, command: &Command, image: Option<&str>) -> Result<String, CommandError> {
     let version = process::Command::new("python3").arg("-VV").output();
     let version = version.map_err(|source| CommandError::Start {
         program: PathBuf::from("python3"),
@@ -128,6 +128,8 @@ fn key(text: &str, command: &Command) -> Result<String, CommandError> {
     })?;
     let mut digest = ArchiveDigest::default();
     digest.update(&version.stdout);
+    // An environment refers to the interpreter and the libraries of its image.
+    digest.update(image.unwrap_or_default().as_bytes());
     digest.update(text.as_bytes());
     let settings = command.env.iter();
     // A digest of a secret would be readable as the name of a folder.

@@ -52,6 +52,7 @@ pub fn discover(wanted: CapacitySettings<'_>) -> Capacity {
         driver_suspend: None,
         pods: None,
         isolation: None,
+        images: None,
     }
 }
 

@@ -131,6 +131,7 @@ mod tests {
             driver_suspend: None,
             pods: None,
             isolation: None,
+            images: None,
         };
         of_node(&settings.resolve().expect("complete"), &capacity)
     }

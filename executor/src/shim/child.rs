@@ -2,6 +2,7 @@
 //! can escape it.
 
 use super::ShimArguments;
+use super::image::InsideImage;
 use crate::error::ExecutorError;
 use crate::folder::NodeTaskFolder;
 use crate::log::{LastLine, RotatingLog};
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 
@@ -50,7 +51,7 @@ pub(super) fn spawn(
     arguments: &ShimArguments,
     folder: &NodeTaskFolder,
     launch: &TaskLaunch,
-    log: RotatingLog,
+    (log, inside): (RotatingLog, Option<InsideImage>),
 ) -> Result<TaskProcess, ExecutorError> {
     let (program, subcommand) = program(arguments, launch)?;
     // Orphans of the task become children of the shim, so that they are found and reaped.
@@ -58,13 +59,23 @@ pub(super) fn spawn(
         .map_err(io::Error::from)
         .map_err(ExecutorError::shim(&program))?;
     let (reader, writer) = io::pipe().map_err(ExecutorError::shim(&program))?;
-    let mut command = command(&program, subcommand, arguments, folder);
+    let mut command = match &inside {
+        Some(inside) => inside.command(),
+        None => Command::new(&program),
+    };
+    add_arguments(&mut command, subcommand, arguments, folder);
+    if inside.is_some() {
+        command.args(InsideImage::arguments());
+    }
     command.envs(environment(arguments)?);
     command
         .stdin(Stdio::null())
         .stdout(writer.try_clone().map_err(ExecutorError::shim(&program))?)
         .stderr(writer);
-    if let Some(user) = arguments.task_user {
+    if let Some(inside) = &inside {
+        let entered = inside.start(&mut command, folder.path(), arguments.task_user);
+        entered.map_err(ExecutorError::shim(&program))?;
+    } else if let Some(user) = arguments.task_user {
         // Without supplementary groups. Set before the steps below, because a change of the user
         // clears the parent death signal.
         command.uid(user.uid).gid(user.gid);
@@ -137,13 +148,12 @@ fn program(
     Ok((own, Some("command")))
 }
 
-fn command(
-    program: &Path,
+fn add_arguments(
+    command: &mut Command,
     subcommand: Option<&str>,
     arguments: &ShimArguments,
     folder: &NodeTaskFolder,
-) -> Command {
-    let mut command = Command::new(program);
+) {
     command
         .args(subcommand)
         .arg("--folder")
@@ -155,7 +165,6 @@ fn command(
         .arg("--listen-host")
         .arg(&arguments.listen_host)
         .current_dir(folder.path());
-    command
 }
 
 /// Reads the environment file and removes it, because it contains secrets.

@@ -15,7 +15,7 @@ use std::ffi::CStr;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Folders for temporary files of all users of a machine.
@@ -49,7 +49,7 @@ struct Cover {
 /// # Errors
 /// Names the step that failed.
 pub(crate) fn enter(view: &TaskView<'_>) -> io::Result<()> {
-    let own_temporary = make_temporary(view)?;
+    let own_temporary = make_temporary(view.task_folder, Some(view.user))?;
     let covers = covers(view, &own_temporary);
     private_mounts()?;
     for cover in &covers {
@@ -87,8 +87,12 @@ pub(crate) fn top_folders(folders: &[&Path]) -> Vec<PathBuf> {
     found.iter().filter(is_top).cloned().collect()
 }
 
-fn make_temporary(view: &TaskView<'_>) -> io::Result<PathBuf> {
-    let path = view.task_folder.join(OWN_TEMPORARY);
+/// Creates the folder of a task for temporary files and returns its path.
+///
+/// # Errors
+/// If it cannot be created.
+pub(super) fn make_temporary(task_folder: &Path, user: Option<TaskUser>) -> io::Result<PathBuf> {
+    let path = task_folder.join(OWN_TEMPORARY);
     match fs::create_dir(&path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             return Err(at(&path, &error));
@@ -96,7 +100,9 @@ fn make_temporary(view: &TaskView<'_>) -> io::Result<PathBuf> {
         _ => {}
     }
     fs::set_permissions(&path, Permissions::from_mode(0o1777))?;
-    chown(&path, Some(view.user.uid), Some(view.user.gid))?;
+    if let Some(user) = user {
+        user.own(&path)?;
+    }
     fs::canonicalize(path)
 }
 

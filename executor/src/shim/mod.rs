@@ -8,12 +8,16 @@
 
 mod child;
 mod driver_helper;
+mod image;
+mod image_view;
 pub(crate) mod isolation;
+mod loader;
 mod request;
 mod supervise;
 mod suspend;
 mod writer;
 
+pub use image::{TrialArguments, try_image};
 pub use request::CheckpointRequest;
 
 use crate::clock;
@@ -74,6 +78,15 @@ pub struct ShimArguments {
     /// The task has a `/tmp` of its own and sees no processes of other users
     #[arg(long)]
     pub own_view: bool,
+    /// Folder of the image in which the task runs
+    #[arg(long, requires = "image_stage")]
+    pub image: Option<PathBuf>,
+    /// Empty folder over which the view of the image is mounted
+    #[arg(long)]
+    pub image_stage: Option<PathBuf>,
+    /// The task's GPUs are NVIDIA's, for which the image needs devices and libraries of the node
+    #[arg(long)]
+    pub image_gpus: bool,
     /// Milliseconds that the GPU driver may take for each order. With it, the driver moves a
     /// suspended program's GPU memory to the host
     #[arg(long)]
@@ -171,8 +184,16 @@ fn carry_out(arguments: &ShimArguments, folder: &NodeTaskFolder) -> Result<Outco
     };
     let log =
         RotatingLog::open(folder.path(), rotation).map_err(ExecutorError::write(folder.path()))?;
+    let inside = match &arguments.image {
+        // While this process has one thread, and before the folder is the user's.
+        Some(image) => {
+            let entered = image::enter(arguments, folder, &launch, image);
+            Some(entered.map_err(ExecutorError::ImageView)?)
+        }
+        None => None,
+    };
     if let Some(user) = arguments.task_user {
-        if arguments.own_view {
+        if arguments.own_view && inside.is_none() {
             // Before the folder is the user's.
             enter_view(arguments, user).map_err(ExecutorError::Isolation)?;
         }
@@ -182,7 +203,7 @@ fn carry_out(arguments: &ShimArguments, folder: &NodeTaskFolder) -> Result<Outco
     }
     let signals = supervise::Signals::register()?;
     let writer = writer::ShimFileWriter::start().map_err(ExecutorError::write(folder.path()))?;
-    let task = child::spawn(arguments, folder, &launch, log)?;
+    let task = child::spawn(arguments, folder, &launch, (log, inside))?;
     let record = ShimRecord {
         boot_id: boot_id(),
         shim: child::own_id(),

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt as _;
 use uuid::Uuid;
 
 /// Program of the attacked tenant. It has something in each place where a program may keep data.
-const VICTIM: &str = r#"
+pub const VICTIM: &str = r#"
 import os, signal, socket, sys, time
 from pathlib import Path
 os.umask(0o022)
@@ -41,7 +41,7 @@ const WITHIN_TENANT: usize = 27;
 const FIRST_UID: u32 = 200_000;
 
 /// Returns a program of a tenant. Each tenant has one job.
-fn program_of(site: &Site, tenant: u32, rank: u32, argv: &[&str]) -> TaskToAssign {
+pub fn program_of(site: &Site, tenant: u32, rank: u32, argv: &[&str]) -> TaskToAssign {
     let command = json!({ "argv": argv, "env": { "VICTIM": "secret" } });
     let mut task = site.command(rank, command);
     task.launch.tenant_id = Uuid::from_u128(2 + u128::from(tenant)).into();
@@ -54,7 +54,7 @@ fn program_of(site: &Site, tenant: u32, rank: u32, argv: &[&str]) -> TaskToAssig
 
 /// Starts the attacked program and returns what it has printed: process id, user, checkpoint
 /// folder, file in shared memory.
-fn start_victim(site: &Site, task: &TaskToAssign) -> Vec<String> {
+pub fn start_victim(site: &Site, task: &TaskToAssign) -> Vec<String> {
     site.until_log_has(task, "victim ");
     let log = site.scheduler.heard().log(task.id());
     let line = log.lines().find(|line| line.starts_with("victim "));

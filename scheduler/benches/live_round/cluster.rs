@@ -211,6 +211,7 @@ fn gpus(count: u32) -> Capacity {
         driver_suspend: None,
         pods: None,
         isolation: None,
+        images: None,
     }
 }
 

@@ -91,8 +91,8 @@ pub struct Policy {
 pub struct StartLimit {
     /// Limit for tasks that are processes.
     pub process_ms: u64,
-    /// Limit for tasks that are pods. It exceeds the executor's own limit, because the executor
-    /// knows the state of the pod.
+    /// Limit for tasks that are pods or run in images. It exceeds the executor's own limits,
+    /// because the executor knows the state of the pod and of the pull.
     pub pod_ms: u64,
 }
 

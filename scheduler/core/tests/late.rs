@@ -88,6 +88,19 @@ fn pods_and_unknown_runtimes_have_longer_start_limit() {
     }
 }
 
+/// Its node pulls the image before the start.
+#[test]
+fn process_in_image_has_longer_start_limit() {
+    let mut scene = scene(1, Some(false));
+    scene.snapshot.nodes[0].images = true;
+    scene.job("a").workers(1, 1).ps_shards(0, 0).0.image = true;
+    scene.round();
+    scene.later(12 * LIMIT_MS - 1);
+    assert_eq!(given_up(&scene.round()), 0);
+    scene.later(1);
+    assert_eq!(given_up(&scene.round()), 1);
+}
+
 #[test]
 fn job_that_starts_nowhere_fails_with_reason() {
     let mut scene = scene(1, Some(false));

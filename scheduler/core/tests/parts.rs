@@ -84,6 +84,7 @@ fn job_of_several_gpus_on_parts_gets_smallest_change() {
             largest_node_gpus: 1,
             parts: true,
             pods: false,
+            image: false,
             forbidden: Vec::new(),
         };
         assert_eq!(told.why, expected, "{share:?}");

@@ -25,6 +25,64 @@ fn in_pods<'s>(job: JobIn<'s>) -> JobIn<'s> {
     job
 }
 
+/// Returns nodes of these numbers of GPUs whose tasks are processes, with or without images.
+fn processes(share: PolicyName, nodes: &[(u32, bool)]) -> Scene {
+    let all: Vec<(u32, bool)> = nodes.iter().map(|&(gpus, _)| (gpus, false)).collect();
+    let mut scene = cluster(share, &all);
+    for (node, &(_, images)) in scene.snapshot.nodes.iter_mut().zip(nodes) {
+        node.images = images;
+    }
+    scene
+}
+
+fn in_image<'s>(job: JobIn<'s>) -> JobIn<'s> {
+    job.0.image = true;
+    job
+}
+
+#[test]
+fn job_in_image_gets_nodes_that_run_images() {
+    for &share in PolicyName::ALL {
+        let mut scene = processes(share, &[(8, false), (4, true), (8, false)]);
+        in_image(scene.job("own")).workers(4, 4).ps_shards(2, 2);
+        scene.round();
+        assert_ne!(scene.phase("own"), JobPhase::Queued, "{share:?}");
+        let able = scene.snapshot.nodes[1].id;
+        let job = scene.find("own").clone();
+        assert!(job.tasks.iter().all(|task| task.node == able), "{share:?}");
+        // A pod has its own image anyway.
+        let mut scene = cluster(share, &[(8, false), (4, true)]);
+        in_image(scene.job("own")).workers(4, 4).ps_shards(0, 0);
+        scene.round();
+        let job = scene.find("own").clone();
+        assert!(is_in_pods(&scene, &job), "{share:?}: {:?}", job.tasks);
+    }
+}
+
+#[test]
+fn job_in_image_without_able_node_gets_wait_reason() {
+    for &share in PolicyName::ALL {
+        let mut scene = processes(share, &[(8, false)]);
+        in_image(scene.job("own")).gpus(2).ps_shards(0, 0);
+        scene.round();
+        assert_eq!(scene.phase("own"), JobPhase::Queued, "{share:?}");
+        let told = scene.find("own").waiting.clone().expect("it waits");
+        let is_so = matches!(
+            told.why,
+            Wait::NoMatchingNodes {
+                image: true,
+                pods: false,
+                ..
+            }
+        );
+        assert!(is_so, "{share:?}: {:?}", told.why);
+        let said = told.why.to_string();
+        assert!(said.contains("can run images"), "{said}");
+        let adds = matches!(told.smallest_change, Some(Change::AddGpus { .. }));
+        assert!(!adds, "more of what is there would not help");
+    }
+}
+
 /// Whether all tasks of the job are on nodes with pods.
 fn is_in_pods(scene: &Scene, job: &SnapshotJob) -> bool {
     let mut tasks = job.tasks.iter();
@@ -87,6 +145,7 @@ fn job_in_pods_without_pod_nodes_gets_wait_reason() {
             largest_node_gpus: 0,
             parts: false,
             pods: true,
+            image: false,
             forbidden: Vec::new(),
         };
         assert_eq!(told.why, expected, "{share:?}");

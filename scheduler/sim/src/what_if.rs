@@ -224,7 +224,8 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Snapsh
         worker: spec.resources.worker.demand(),
         constraints: spec.resources.worker.node_constraints(),
         ps_shard: spec.resources.ps_shard,
-        pods: !spec.pod.is_empty(),
+        pods: spec.pod.needs_pods(),
+        image: spec.pod.image.is_some(),
         consistency: spec.exchange.consistency,
         batch: spec.batch(),
         // Forecasts use the speed only.

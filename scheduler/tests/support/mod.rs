@@ -588,6 +588,7 @@ impl Node {
             driver_suspend: None,
             pods: greeting.pods,
             isolation: None,
+            images: None,
         };
         let hello = From::Hello(proto::Hello {
             node_name: greeting.name.into(),

@@ -153,6 +153,7 @@ async fn a_node(store: &Store) -> NodeId {
         driver_suspend: None,
         pods: None,
         isolation: None,
+        images: None,
     };
     let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
     let hello = node::hello(&mut tx, clock::id().into(), "n", &capacity, clock::now()).await;

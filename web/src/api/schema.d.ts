@@ -1649,6 +1649,7 @@ export interface components {
             driver_suspend?: components["schemas"]["DriverSuspend"] | null;
             /** @description GPUs, or CPU slots in place of them; the index is the position. */
             gpus: components["schemas"]["Gpu"][];
+            images?: components["schemas"]["ImageSupport"] | null;
             isolation?: components["schemas"]["TaskIsolation"] | null;
             /** @description Labels of the executor's configuration. */
             labels?: {
@@ -2779,6 +2780,15 @@ export interface components {
              */
             share: number | null;
         };
+        /** @description Whether process tasks of a node can run in images. */
+        ImageSupport: {
+            /** @enum {string} */
+            kind: "able";
+        } | {
+            /** @enum {string} */
+            kind: "unable";
+            why: string;
+        };
         ImaginedJob: {
             /** @description The job document. */
             job: components["schemas"]["JobSpec"];
@@ -2921,8 +2931,8 @@ export interface components {
              */
             name: string;
             /**
-             * @description Settings of the pods of its tasks, such as the image. With it, the job runs only on nodes
-             *     whose tasks are pods.
+             * @description Image, mounts and secrets of its tasks. With an image the job runs only on nodes that can
+             *     run images. With cluster objects it runs only on nodes whose tasks are pods.
              */
             pod?: components["schemas"]["Pod"];
             /** @description Whether and when the job makes room for other jobs. */
@@ -3644,7 +3654,7 @@ export interface components {
          * @description Why a node takes no worker of the job.
          * @enum {string}
          */
-        NodeObstacle: "busy" | "not_enough" | "kept" | "no_cpu_or_memory" | "too_small" | "forbidden" | "no_pods" | "drained" | "down";
+        NodeObstacle: "busy" | "not_enough" | "kept" | "no_cpu_or_memory" | "too_small" | "forbidden" | "no_pods" | "no_images" | "drained" | "down";
         /** @description Condition on one label of a node. */
         NodeRequirement: {
             /** @description Key of the label. */
@@ -4522,8 +4532,9 @@ export interface components {
             unforeseen?: components["schemas"]["Unforeseen"] | null;
         };
         /**
-         * @description Settings of the pods of a job's tasks. With any of them, the job runs only on nodes whose tasks
-         *     are pods.
+         * @description Settings of the pods of a job's tasks. With `image` alone, or with volumes of the kinds
+         *     `scratch` and `memory` beside it, the job also runs on nodes that start processes in images.
+         *     With anything else it runs only on nodes whose tasks are pods.
          */
         Pod: {
             /**
@@ -6149,6 +6160,11 @@ export interface components {
         } | {
             /** @description GPUs of open nodes that the job's constraints exclude. */
             forbidden?: components["schemas"]["ForbiddenGpus"][];
+            /**
+             * @description Whether the job's tasks run in an image (`pod.image` of the document), so that only
+             *     nodes that can run images count.
+             */
+            image?: boolean;
             /**
              * Format: int32
              * @description Largest number of GPUs of one node that one task can use. On a node with GPU parts (MIG

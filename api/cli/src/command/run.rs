@@ -35,7 +35,7 @@ pub struct RunArgs {
     /// Memory of each worker, such as 16Gi.
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
-    /// Container image, on clusters whose tasks are pods.
+    /// Image in which the program runs, on nodes that can run images.
     #[arg(long)]
     image: Option<String>,
     /// File of the folder whose packages are installed for the program, such as requirements.txt.

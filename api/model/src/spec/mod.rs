@@ -93,8 +93,8 @@ pub struct JobSpec {
     pub scale: Scale,
     #[serde(default)]
     pub resources: Resources,
-    /// Settings of the pods of its tasks, such as the image. With it, the job runs only on nodes
-    /// whose tasks are pods.
+    /// Image, mounts and secrets of its tasks. With an image the job runs only on nodes that can
+    /// run images. With cluster objects it runs only on nodes whose tasks are pods.
     #[serde(default, skip_serializing_if = "Pod::is_empty")]
     pub pod: Pod,
     #[serde(default)]

@@ -1,5 +1,5 @@
-//! The `pod` part of the job document: image, mounts and secrets of task pods, on nodes whose tasks
-//! are pods.
+//! The `pod` part of the job document: image, mounts and secrets of tasks. Nodes whose tasks are
+//! processes honour the image, scratch folders and folders in memory.
 //!
 //! It names Kubernetes objects and knows nothing else about them. Administrators list what a tenant
 //! may name ([`TenantPods`](crate::tenant::TenantPods)).
@@ -8,8 +8,9 @@ use super::lenient;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Settings of the pods of a job's tasks. With any of them, the job runs only on nodes whose tasks
-/// are pods.
+/// Settings of the pods of a job's tasks. With `image` alone, or with volumes of the kinds
+/// `scratch` and `memory` beside it, the job also runs on nodes that start processes in images.
+/// With anything else it runs only on nodes whose tasks are pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -86,6 +87,17 @@ impl Pod {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether the job runs only on nodes whose tasks are pods.
+    #[must_use]
+    pub fn needs_pods(&self) -> bool {
+        let is_kept = |volume: &Volume| {
+            self.image.is_some() && matches!(volume, Volume::Scratch { .. } | Volume::Memory { .. })
+        };
+        !self.pull_secrets.is_empty()
+            || !self.secret_env.is_empty()
+            || !self.volumes.iter().all(is_kept)
     }
 }
 

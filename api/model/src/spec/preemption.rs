@@ -121,7 +121,7 @@ impl JobSpec {
     /// Whether the job can be suspended for other jobs.
     #[must_use]
     pub fn may_be_suspended(&self) -> bool {
-        self.suspends() && !self.exclusive && self.pod.is_empty()
+        self.suspends() && !self.exclusive && !self.pod.needs_pods()
     }
 }
 

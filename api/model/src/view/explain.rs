@@ -149,6 +149,8 @@ pub enum NodeObstacle {
     Forbidden,
     /// Its tasks are processes, and the job's tasks must be pods.
     NoPods,
+    /// It cannot run images, and the job's tasks run in one.
+    NoImages,
     Drained,
     /// Its lease has expired.
     Down,
@@ -178,6 +180,7 @@ impl NodeObstacle {
             Self::TooSmall => "too small for one worker",
             Self::Forbidden => "the job's resources.worker excludes it",
             Self::NoPods => "runs tasks as processes, and the job's must be pods",
+            Self::NoImages => "cannot run images, and the job has one",
             Self::Drained => "drained",
             Self::Down => "down",
         }

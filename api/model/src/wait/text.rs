@@ -62,6 +62,16 @@ impl fmt::Display for Wait {
             Self::NoMatchingNodes {
                 needed_gpus_per_worker,
                 largest_node_gpus: 0,
+                image: true,
+                ..
+            } => write!(
+                f,
+                "each worker needs {} on one node that can run images, because of the job's pod.image, and no such node takes tasks",
+                gpus(*needed_gpus_per_worker)
+            ),
+            Self::NoMatchingNodes {
+                needed_gpus_per_worker,
+                largest_node_gpus: 0,
                 ..
             } => write!(
                 f,
@@ -73,10 +83,15 @@ impl fmt::Display for Wait {
                 largest_node_gpus,
                 parts,
                 pods,
+                image,
                 forbidden,
             } => {
                 let needed = gpus(*needed_gpus_per_worker);
-                let kind = if *pods { " whose tasks are pods" } else { "" };
+                let kind = match (pods, image) {
+                    (true, _) => " whose tasks are pods",
+                    (false, true) => " that can run images",
+                    (false, false) => "",
+                };
                 write!(
                     f,
                     "each worker needs {needed} on one node{kind}; the largest node has {largest_node_gpus}"

@@ -76,6 +76,7 @@ pub fn slots(count: u32) -> Capacity {
         driver_suspend: None,
         pods: None,
         isolation: None,
+        images: None,
     }
 }
 

@@ -193,6 +193,14 @@ impl<'s> Checker<'s> {
                 node: task.node,
             });
         }
+        let mut nodes = self.snapshot.nodes.iter();
+        if job.image && !nodes.any(|node| node.id == task.node && node.hosts(false, true)) {
+            self.violations.push(Violation::NoImages {
+                job: job.id,
+                role: task.role,
+                node: task.node,
+            });
+        }
         if job.unfit.contains(&task.node) {
             self.violations.push(Violation::UnfitNode {
                 job: job.id,

@@ -61,6 +61,12 @@ pub enum Violation {
         role: Role,
         node: NodeId,
     },
+    #[error("{role} of job {job} runs in an image, which node {node} cannot")]
+    NoImages {
+        job: JobId,
+        role: Role,
+        node: NodeId,
+    },
     #[error("{role} of job {job} starts on node {node}, which lacks what its program needs")]
     UnfitNode {
         job: JobId,
@@ -128,6 +134,7 @@ impl Violation {
             | Self::WrongGpus { job, .. }
             | Self::SeveralParts { job, .. }
             | Self::NoPods { job, .. }
+            | Self::NoImages { job, .. }
             | Self::UnfitNode { job, .. }
             | Self::ForbiddenNode { job, .. }
             | Self::ClosedNode { job, .. }

@@ -101,17 +101,18 @@ fn change_job(job: &mut SnapshotJob, change: &Change) {
 
 /// A further node for the job. It resembles the first node whose GPUs suit its workers, else the
 /// first of all. Parts of GPUs do not suit a worker with several GPUs, and nodes without pods do
-/// not suit a job that needs pods. Returns `None` if the job's constraints or its pods exclude all
-/// nodes: it is then unknown which nodes could be added.
+/// not suit a job that needs pods. Returns `None` if constraints, pods or image of the job exclude
+/// all nodes: it is then unknown which nodes could be added.
 fn further(snapshot: &ClusterSnapshot, job: &SnapshotJob, gpus: u32) -> Option<SnapshotNode> {
     let best = snapshot.best_gpu_class();
     let mut nodes = snapshot.nodes.iter().filter(|node| node.gpus > 0);
     let suits = nodes.find(|node| {
         let whole = job.worker.gpus <= 1 || !is_part(&node.gpu_model);
         let meets = job.constraints.unmet(&node.traits(), best).is_none();
-        whole && meets && (node.has_pods() || !job.pods)
+        whole && meets && node.hosts(job.pods, job.image)
     });
-    let may_be_any = snapshot.nodes.is_empty() || (job.constraints.is_empty() && !job.pods);
+    let may_be_any =
+        snapshot.nodes.is_empty() || (job.constraints.is_empty() && !job.pods && !job.image);
     (suits.is_some() || may_be_any).then(|| added(gpus, suits.or(snapshot.nodes.first())))
 }
 
@@ -140,6 +141,7 @@ fn added(gpus: u32, like: Option<&SnapshotNode>) -> SnapshotNode {
         cpu_milli: u64::MAX / 4,
         memory_bytes: u64::MAX / 4,
         pods: like.and_then(|node| node.pods),
+        images: like.is_some_and(|node| node.images),
         speed: None,
     }
 }

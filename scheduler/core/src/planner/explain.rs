@@ -455,6 +455,7 @@ impl WaitExplainer<'_, '_> {
                 largest_node_gpus,
                 parts: nodes.iter().any(|(node, _)| node.gpus >= per_worker),
                 pods: live.shape.pods,
+                image: live.job.image && !live.shape.pods,
                 forbidden: forbidden_gpus(round, live.job, GpusCounted::All),
             }
         } else if cluster_gpus < needed_gpus {

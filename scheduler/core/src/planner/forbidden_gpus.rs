@@ -38,7 +38,7 @@ pub(crate) fn forbidden_gpus(
             GpusCounted::All => 0,
             GpusCounted::Free(free) => free[index].gpus(Availability::Now),
         };
-        if gpus == 0 || (job.pods && !node.has_pods()) {
+        if gpus == 0 || !node.hosts(job.pods, job.image) {
             continue;
         }
         if let Some(by) = job.constraints.unmet(&node.traits(), best) {

@@ -54,9 +54,12 @@ pub struct SnapshotJob {
     pub power_of_two: bool,
     pub worker: WorkerDemand,
     pub ps_shard: PsShardResources,
-    /// Whether the tasks must be pods, because they have their own image, volumes or secrets.
+    /// Whether the tasks must be pods, because they have their own volumes or secrets.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pods: bool,
+    /// Whether the tasks run in an image of their own, as pods or on nodes that run images.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub image: bool,
     /// Constraints on the nodes of the tasks.
     #[serde(default, skip_serializing_if = "NodeConstraints::is_empty")]
     pub constraints: NodeConstraints,

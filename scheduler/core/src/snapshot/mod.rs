@@ -142,6 +142,9 @@ pub struct SnapshotNode {
     /// `None` if the executor is too old to report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<bool>,
+    /// Whether tasks of the node can run in images, as pods or as processes.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub images: bool,
     /// Time of the node's last message, Unix ms; `None` if it is not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_ms: Option<i64>,
@@ -231,6 +234,12 @@ impl SnapshotNode {
     #[must_use]
     pub fn has_pods(&self) -> bool {
         self.pods == Some(true)
+    }
+
+    /// Whether the node can run tasks that must be pods (`pods`) or have an image (`image`).
+    #[must_use]
+    pub fn hosts(&self, pods: bool, image: bool) -> bool {
+        self.has_pods() || (!pods && (self.images || !image))
     }
 
     /// Class of the node's GPUs; `None` without GPUs.

@@ -60,6 +60,7 @@ impl<'s> SimulationEngine<'s> {
                         cpu_slots: false,
                         labels: BTreeMap::new(),
                         pods: None,
+                        images: false,
                         cpu_milli: 1_000_000,
                         memory_bytes: 1 << 44,
                         speed: None,
@@ -143,6 +144,7 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> SnapshotJob {
         },
         ps_shard: PsShardResources::default(),
         pods: false,
+        image: false,
         consistency: spec.consistency,
         batch: spec.batch,
         adaptive: match &spec.speed {

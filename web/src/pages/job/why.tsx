@@ -338,6 +338,8 @@ function obstacle(why: NodeObstacle): string {
       return "the job's constraints exclude it";
     case "no_pods":
       return "runs tasks as processes, and the job's must be pods";
+    case "no_images":
+      return "cannot run images, and the job has one";
     case "drained":
       return "drained";
     case "down":

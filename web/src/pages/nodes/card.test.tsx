@@ -31,6 +31,22 @@ describe("the speed of a node", () => {
   });
 });
 
+describe("the images of a node", () => {
+  it.each([
+    [{ kind: "able" } as const, "Tasks can run in images"],
+    [{ kind: "unable", why: "no right to mount" } as const, "Tasks cannot run in images: no right to mount"],
+    [null, null],
+  ])("are told where tasks are processes", (images, text) => {
+    const plain = node("node-a", [null]);
+    render(
+      <MemoryRouter>
+        <NodeCard node={{ ...plain, capacity: { ...plain.capacity, images } }} colours={new Map()} onDrain={null} />
+      </MemoryRouter>,
+    );
+    expect(screen.queryByText(/run in images/)?.textContent ?? null).toBe(text);
+  });
+});
+
 describe("a node beside others", () => {
   const why = "2 nvidia.com/mig-1g.10gb held by a pod that is not Muster's";
 

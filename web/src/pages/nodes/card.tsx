@@ -26,6 +26,7 @@ export function NodeCard({ node, colours, onDrain }: Props) {
   const taken = node.notice?.taken ?? 0;
   const suspend = suspendOf(node);
   const isolation = isolationOf(node);
+  const images = imagesOf(node);
   const detail = node.gpus.find((gpu) => gpu.index === shown);
   return (
     <section className="node" data-status={status} aria-label={`Node ${node.name}`}>
@@ -71,6 +72,7 @@ export function NodeCard({ node, colours, onDrain }: Props) {
         </p>
       )}
       {isolation === undefined ? null : <p className="node-detail">{isolation}</p>}
+      {images === undefined ? null : <p className="node-detail">{images}</p>}
       {suspend === undefined ? null : <p className="node-detail">{suspend}</p>}
       <p className="node-detail" aria-live="polite">
         {detail === undefined ? <Facts node={node} used={used} /> : describe(detail)}
@@ -102,6 +104,13 @@ function isolationOf({ capacity }: NodeView): string | undefined {
     case "executor_user":
       return "Tasks run as the executor's user";
   }
+}
+
+/** Returns whether process tasks can run in images, if the node reports it. */
+function imagesOf({ capacity }: NodeView): string | undefined {
+  const { images } = capacity;
+  if (images === undefined || images === null) return undefined;
+  return images.kind === "able" ? "Tasks can run in images" : `Tasks cannot run in images: ${images.why}`;
 }
 
 function statusOf({ state, drained, excluded, notice }: NodeView): "lost" | "drained" | "excluded" | "cordoned" | "up" {

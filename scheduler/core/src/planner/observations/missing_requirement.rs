@@ -21,7 +21,7 @@ pub(super) fn nowhere(job: &SnapshotJob, nodes: &[SnapshotNode]) -> Option<Strin
     let left = nodes
         .iter()
         .filter(|node| node.is_open() && node.gpus >= job.worker.gpus)
-        .filter(|node| node.has_pods() || !job.pods)
+        .filter(|node| node.hosts(job.pods, job.image))
         .filter(|node| !job.unfit.contains(&node.id));
     let per_node = |node: &SnapshotNode| match job.worker.gpus {
         // Any number of workers without GPUs may be on one node.

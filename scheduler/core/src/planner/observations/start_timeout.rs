@@ -18,20 +18,21 @@ impl ObservationContext<'_> {
             .tasks
             .iter()
             .filter(|task| task.state == TaskState::Assigned && self.up.contains(&task.node))
-            .filter(|task| waited_ms >= self.start_limit_ms(task, limit))
+            .filter(|task| waited_ms >= self.start_limit_ms(job, task, limit))
             .collect();
         let first = late.first()?;
         Some(Action::GiveUp {
             tasks: late.iter().map(|task| task.id).collect(),
             why: format!(
                 "its node has not started it within {} s",
-                self.start_limit_ms(first, limit) / 1_000
+                self.start_limit_ms(job, first, limit) / 1_000
             ),
         })
     }
 
-    fn start_limit_ms(&self, task: &SnapshotTask, limit: StartLimit) -> u64 {
-        if self.processes.contains(&task.node) {
+    /// An image is pulled before the start, on each kind of node.
+    fn start_limit_ms(&self, job: &SnapshotJob, task: &SnapshotTask, limit: StartLimit) -> u64 {
+        if self.processes.contains(&task.node) && !job.image {
             limit.process_ms
         } else {
             limit.pod_ms

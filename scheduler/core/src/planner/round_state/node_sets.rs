@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 struct NodeCriteria {
     constraints: NodeConstraints,
     pods: bool,
+    image: bool,
     /// Indices of unfit nodes.
     unfit: Vec<u32>,
     /// Other nodes that no new job of this kind gets and that the job holds. A running job keeps
@@ -48,6 +49,7 @@ impl NodeSetTable {
         let mut criteria = NodeCriteria {
             constraints: job.constraints.clone(),
             pods: job.pods,
+            image: job.image,
             unfit: job.unfit.iter().filter_map(|&id| nodes.find(id)).collect(),
             kept: Vec::new(),
         };
@@ -105,6 +107,6 @@ impl NodeCriteria {
             return false;
         }
         let meets = self.constraints.unmet(&node.traits(), best).is_none();
-        (meets && (node.has_pods() || !self.pods)) || self.kept.contains(&index)
+        (meets && node.hosts(self.pods, self.image)) || self.kept.contains(&index)
     }
 }

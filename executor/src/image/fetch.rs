@@ -1,0 +1,334 @@
+//! The helper process that pulls one image: `muster-executor fetch-image`. It reads what a registry
+//! and an image send, so that neither can exhaust the daemon's memory or its descriptors.
+//!
+//! It writes a line of JSON per message to its standard output.
+
+use super::error::{Fault, ImageError};
+use super::folders::{CacheFolders, FILES, ImageInfo};
+use super::registry::{ImageConfig, Registry, ResolvedImage};
+use super::unpack::Unpacking;
+use futures::StreamExt as _;
+use muster_model::error_chain::chain;
+use oci_client::manifest::OciDescriptor;
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
+use serde::{Deserialize, Serialize};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::time::interval;
+
+/// Limit of the helper's address space.
+const MEMORY_BYTES: u64 = 8 << 30;
+/// Number of layers that are downloaded at a time.
+const AT_A_TIME: usize = 3;
+const SAY_EVERY: Duration = Duration::from_secs(5);
+/// Time for which requests for a tag are repeated, if the node has an image of this tag.
+const PATIENCE_WITH_CACHED: Duration = Duration::from_secs(3);
+
+/// Arguments of the hidden subcommand `fetch-image`; the daemon passes them.
+#[derive(Debug, Clone, clap::Args)]
+pub struct FetchArguments {
+    #[arg(long)]
+    pub image: String,
+    #[arg(long)]
+    pub cache: PathBuf,
+    #[arg(long)]
+    pub limit_bytes: u64,
+    #[arg(long)]
+    pub patience_ms: u64,
+    #[arg(long)]
+    pub auth_file: Option<PathBuf>,
+    #[arg(long)]
+    pub insecure: Vec<String>,
+}
+
+/// Message of the helper to the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum FetchMessage {
+    /// Progress, for the log of the task.
+    Said {
+        text: String,
+    },
+    /// The cache has the image.
+    Done {
+        digest: String,
+    },
+    Failed {
+        message: String,
+        fault: Fault,
+    },
+}
+
+/// Pulls the image, unless the cache has it. The result is the last message.
+#[must_use]
+pub fn run(arguments: &FetchArguments) -> i32 {
+    // The next daemon must find no one writing to the cache.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let limit = Rlimit {
+        current: Some(MEMORY_BYTES),
+        maximum: Some(MEMORY_BYTES),
+    };
+    let _ = setrlimit(Resource::As, limit);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let fetched = match runtime {
+        Ok(runtime) => runtime.block_on(fetch(arguments)),
+        Err(error) => Err(ImageError::at(&arguments.cache)(error)),
+    };
+    match fetched {
+        Ok(digest) => say(&FetchMessage::Done { digest }),
+        Err(error) => say(&FetchMessage::Failed {
+            message: chain(&error),
+            fault: error.fault(),
+        }),
+    }
+    0
+}
+
+fn say(message: &FetchMessage) {
+    let text = serde_json::to_string(message).expect("a message is JSON");
+    // Without a daemon the process ends anyway.
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
+fn tell(text: String) {
+    say(&FetchMessage::Said { text });
+}
+
+async fn fetch(arguments: &FetchArguments) -> Result<String, ImageError> {
+    let cache = CacheFolders::at(&arguments.cache);
+    let image = &arguments.image;
+    let patience = Duration::from_millis(arguments.patience_ms);
+    let registry = Registry::of(
+        image,
+        &arguments.insecure,
+        arguments.auth_file.as_deref(),
+        patience,
+    )?;
+    if let Some(digest) = registry.fixed_digest()
+        && let Some(known) = known(&cache, digest)
+    {
+        return Ok(known);
+    }
+    let last = cache.last_digest(image);
+    let last = last.and_then(|digest| known(&cache, &digest));
+    let patience = match last {
+        Some(_) => PATIENCE_WITH_CACHED.min(patience),
+        None => patience,
+    };
+    let found = match (registry.resolve(patience).await, last) {
+        (Err(ImageError::Unreachable { registry, why, .. }), Some(last)) => {
+            tell(format!(
+                "registry {registry} cannot be reached ({why}); the task runs in {last}, which this node has under the same name"
+            ));
+            return Ok(last);
+        }
+        (found, _) => found?,
+    };
+    if known(&cache, &found.digest).is_none() {
+        let lock = lock(&cache, &found.digest)?;
+        // Another task may have pulled it meanwhile.
+        if known(&cache, &found.digest).is_none() {
+            pull(arguments, &cache, &registry, &found).await?;
+        }
+        drop(lock);
+    }
+    cache.record_name(image, &found.digest)?;
+    if let Some(digest) = registry.fixed_digest() {
+        // A digest may be that of an index of several platforms.
+        cache.record_name(digest, &found.digest)?;
+    }
+    Ok(found.digest)
+}
+
+/// Returns the digest of an image that the cache has. It may be that of an index.
+fn known(cache: &CacheFolders, digest: &str) -> Option<String> {
+    let digest = match cache.info(digest) {
+        Some(info) => info.digest,
+        None => cache.info(&cache.last_digest(digest)?)?.digest,
+    };
+    Some(digest)
+}
+
+/// Holds back other helpers that pull the same image.
+fn lock(cache: &CacheFolders, digest: &str) -> Result<File, ImageError> {
+    let locks = cache.locks();
+    fs::create_dir_all(&locks).map_err(ImageError::at(&locks))?;
+    let path = locks.join(digest.replace(':', "-").replace('/', "-"));
+    let file = File::create(&path).map_err(ImageError::at(&path))?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        tell("another task of this node pulls the same image".to_owned());
+        flock(&file, FlockOperation::LockExclusive)
+            .map_err(io::Error::from)
+            .map_err(ImageError::at(&path))?;
+    }
+    Ok(file)
+}
+
+async fn pull(
+    arguments: &FetchArguments,
+    cache: &CacheFolders,
+    registry: &Registry,
+    found: &ResolvedImage,
+) -> Result<(), ImageError> {
+    let config = registry.config(&found.manifest).await?;
+    let layers = &found.manifest.layers;
+    let missing = missing(cache, layers);
+    let total = missing.iter().map(|layer| size(layer)).sum::<u64>();
+    tell(format!(
+        "pulling {} ({}): {} of {} layers, {}",
+        arguments.image,
+        found.digest,
+        missing.len(),
+        layers.len(),
+        human(total)
+    ));
+    let mut kept: BTreeSet<String> = layers.iter().map(|layer| layer.digest.clone()).collect();
+    let all: u64 = layers.iter().map(size).sum();
+    // Compressed layers have about half the size of their files.
+    let wanted = total.saturating_add(all.saturating_mul(2));
+    cache.make_room(wanted, arguments.limit_bytes, &kept);
+    download(cache, registry, &missing, total).await?;
+    let unfinished = cache.begin()?;
+    let unpacked = unpack(arguments, cache, layers, &unfinished);
+    let finished = unpacked.and_then(|bytes| {
+        let info = info(arguments, found, config, bytes);
+        cache.keep(&unfinished, &info)
+    });
+    if finished.is_err() {
+        // The next start tries again.
+        let _ = crate::gc::remove_folder(&unfinished);
+    }
+    finished?;
+    kept.insert(found.digest.clone());
+    cache.make_room(0, arguments.limit_bytes, &kept);
+    Ok(())
+}
+
+/// Layers that the cache does not have, each once.
+fn missing<'l>(cache: &CacheFolders, layers: &'l [OciDescriptor]) -> Vec<&'l OciDescriptor> {
+    let by_digest: BTreeMap<&str, &OciDescriptor> = layers
+        .iter()
+        .map(|layer| (layer.digest.as_str(), layer))
+        .collect();
+    let mut missing = Vec::new();
+    for layer in by_digest.into_values() {
+        let blob = cache.blob(&layer.digest);
+        if blob.is_file() {
+            cache.touch(&blob);
+        } else {
+            missing.push(layer);
+        }
+    }
+    missing
+}
+
+async fn download(
+    cache: &CacheFolders,
+    registry: &Registry,
+    missing: &[&OciDescriptor],
+    total: u64,
+) -> Result<(), ImageError> {
+    let done = Cell::new(0_i64);
+    let add = |bytes: i64| done.set(done.get() + bytes);
+    let folder = cache.begin()?;
+    let downloads = missing.iter().map(|layer| {
+        let blob = cache.blob(&layer.digest);
+        let half = folder.join(blob.file_name().unwrap_or_default());
+        let add = &add;
+        async move {
+            registry.layer(layer, &half, add).await?;
+            fs::rename(&half, &blob).map_err(ImageError::at(blob))
+        }
+    });
+    let mut downloads = futures::stream::iter(downloads).buffer_unordered(AT_A_TIME);
+    let mut ticks = interval(SAY_EVERY);
+    ticks.tick().await;
+    let fetched = loop {
+        tokio::select! {
+            next = downloads.next() => match next {
+                None => break Ok(()),
+                Some(Ok(())) => {}
+                Some(Err(error)) => break Err(error),
+            },
+            _ = ticks.tick() => {
+                let done = u64::try_from(done.get()).unwrap_or(0);
+                tell(format!("pulled {} of {}", human(done), human(total)));
+            }
+        }
+    };
+    drop(downloads);
+    let _ = fs::remove_dir_all(&folder);
+    fetched
+}
+
+fn unpack(
+    arguments: &FetchArguments,
+    cache: &CacheFolders,
+    layers: &[OciDescriptor],
+    unfinished: &Path,
+) -> Result<u64, ImageError> {
+    tell("unpacking it".to_owned());
+    let files = unfinished.join(FILES);
+    fs::create_dir(&files).map_err(ImageError::at(&files))?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&files, mode).map_err(ImageError::at(&files))?;
+    let mut unpacking = Unpacking::into(&files, arguments.limit_bytes)?;
+    for layer in layers {
+        let blob = cache.blob(&layer.digest);
+        unpacking.apply(File::open(&blob).map_err(ImageError::at(&blob))?)?;
+    }
+    Ok(unpacking.bytes())
+}
+
+fn info(
+    arguments: &FetchArguments,
+    found: &ResolvedImage,
+    config: ImageConfig,
+    bytes: u64,
+) -> ImageInfo {
+    let run = config.config.unwrap_or_default();
+    let pairs = run.env.unwrap_or_default();
+    let pairs = pairs.iter().filter_map(|pair| pair.split_once('='));
+    ImageInfo {
+        image: arguments.image.clone(),
+        digest: found.digest.clone(),
+        env: pairs
+            .filter(|(name, value)| !name.is_empty() && !value.contains('\0'))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+        working_dir: run
+            .working_dir
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute() && path != Path::new("/")),
+        bytes,
+    }
+}
+
+fn size(layer: &OciDescriptor) -> u64 {
+    u64::try_from(layer.size).unwrap_or(0)
+}
+
+/// Size with one decimal in the largest unit below it.
+fn human(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["bytes", "KiB", "MiB", "GiB"];
+    let mut value = bytes;
+    let mut tenths = 0;
+    let mut unit = 0;
+    while value >= 1024 && unit + 1 < UNITS.len() {
+        tenths = value % 1024 * 10 / 1024;
+        value /= 1024;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{value} bytes")
+    } else {
+        format!("{value}.{tenths} {}", UNITS[unit])
+    }
+}

@@ -1,0 +1,46 @@
+//! Images in which users' programs run on nodes whose tasks are processes.
+//!
+//! A helper process pulls an image and unpacks it into the node's cache (`fetch`). The shim then
+//! shows the task a read-only view of it (`shim::image_view`). No container runtime is needed.
+
+mod cdi;
+mod credentials;
+mod error;
+mod fetch;
+mod folders;
+mod images;
+mod registry;
+mod tree;
+mod unpack;
+
+pub(crate) use cdi::{GpuAccess, gpu_access, obstacle as cdi_obstacle};
+pub use error::{Fault, ImageError};
+pub use fetch::{FetchArguments, run as fetch};
+pub use folders::ImageInfo;
+pub(crate) use folders::{CacheFolders, FILES, INFO};
+pub(crate) use images::{ImageStatus, Images};
+
+use std::io;
+use std::path::Path;
+
+/// Creates mount points in the files of an image: folders, and empty files in place of `files`.
+///
+/// # Errors
+/// If the image has a file or link on the way to a folder.
+pub(crate) fn make_mount_points(
+    image: &Path,
+    folders: &[&Path],
+    files: &[&Path],
+) -> io::Result<()> {
+    let tree = tree::ImageTree::open(image)?;
+    for folder in folders {
+        tree.mount_point(folder, false)?;
+    }
+    for file in files {
+        tree.mount_point(file, true)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
