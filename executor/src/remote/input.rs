@@ -1,5 +1,5 @@
-//! Input of a session. It is always read, so that the end of the client is noticed while the program
-//! takes nothing. The window bounds what waits for the program.
+//! Input of a session. It is always read, so that the end of the client is noticed while the
+//! program takes nothing. The window bounds what waits for the program.
 
 use super::attach::{FrameReceiver, FrameSender};
 use muster_model::remote::{INPUT_WINDOW_BYTES, RemoteEnd, RemoteFrame, TerminalSize};
