@@ -171,8 +171,7 @@ impl Leading {
         });
         let it = self.clone();
         loops.spawn("remote sessions", async move {
-            remote::end_of_earlier_terms(&it.pool).await;
-            std::future::pending().await
+            remote::end_abandoned(&it.pool).await
         });
     }
 }

@@ -314,8 +314,11 @@ async fn session_ends_with_the_node_and_with_the_term() {
     let claimed = remote_session::claim(&mut tx, id, &hash(KEY), clock::now()).await;
     assert!(claimed.expect("read").is_some());
     tx.commit().await.expect("committed");
-    muster_scheduler::remote::end_of_earlier_terms(&cluster.store.pool).await;
-    let ends = cluster.until_ended(2).await;
+    let term = muster_scheduler::remote::end_abandoned(&cluster.store.pool);
+    let ends = tokio::select! {
+        ends = cluster.until_ended(2) => ends,
+        () = term => unreachable!("it ends with the term"),
+    };
     let changed = RemoteEnd::Failed {
         message: "the leading scheduler changed".to_owned(),
     };

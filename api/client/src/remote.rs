@@ -4,13 +4,16 @@ use crate::error::ClientError;
 use crate::request::{Client, switch};
 use muster_model::id::JobId;
 use muster_model::remote::{
-    FrameError, HEADER_BYTES, NewRemoteSession, PROTOCOL, RemoteFrame, frame_bytes,
+    FrameError, HEADER_BYTES, INPUT_WINDOW_BYTES, NewRemoteSession, PROTOCOL, RemoteFrame,
+    frame_bytes,
 };
 use reqwest::Method;
 use reqwest::header::{CONNECTION, UPGRADE};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
+use tokio::sync::Semaphore;
 
 /// Interval of [`RemoteFrame::Alive`] to the server. The server ends a session after 60 s of
 /// silence.
@@ -20,11 +23,18 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// Sends frames of a session to the task.
 #[derive(Debug)]
-pub struct RemoteSender(WriteHalf<reqwest::Upgraded>);
+pub struct RemoteSender {
+    writer: WriteHalf<reqwest::Upgraded>,
+    /// Bytes of input that may be sent now.
+    window: Arc<Semaphore>,
+}
 
 /// Receives frames of the task. Dropping both halves ends the session.
 #[derive(Debug)]
-pub struct RemoteReceiver(ReadHalf<reqwest::Upgraded>);
+pub struct RemoteReceiver {
+    reader: ReadHalf<reqwest::Upgraded>,
+    window: Arc<Semaphore>,
+}
 
 /// Why a session broke.
 #[derive(Debug, thiserror::Error)]
@@ -56,21 +66,50 @@ impl Client {
             .header(UPGRADE.as_str(), PROTOCOL)
             .json(session);
         let (reader, writer) = tokio::io::split(switch(request).await?);
-        Ok((RemoteSender(writer), RemoteReceiver(reader)))
+        let window = Arc::new(Semaphore::new(INPUT_WINDOW_BYTES));
+        let sender = RemoteSender {
+            writer,
+            window: Arc::clone(&window),
+        };
+        Ok((sender, RemoteReceiver { reader, window }))
     }
 }
 
 impl RemoteSender {
+    /// Sends a frame. Input waits until the program has taken enough of the earlier input.
+    ///
     /// # Errors
     /// [`RemoteError::Broken`].
     pub async fn send(&mut self, frame: &RemoteFrame) -> Result<(), RemoteError> {
-        self.0.write_all(&frame.encode()).await?;
-        Ok(self.0.flush().await?)
+        if let RemoteFrame::Input(data) = frame {
+            self.reserve(u32::try_from(data.len()).unwrap_or(u32::MAX))
+                .await?;
+        }
+        self.write(frame).await
+    }
+
+    async fn reserve(&mut self, bytes: u32) -> Result<(), RemoteError> {
+        loop {
+            let window = Arc::clone(&self.window);
+            match tokio::time::timeout(ALIVE, window.acquire_many(bytes)).await {
+                Ok(Ok(permit)) => {
+                    permit.forget();
+                    return Ok(());
+                }
+                Ok(Err(_)) => return Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
+                Err(_) => self.write(&RemoteFrame::Alive).await?,
+            }
+        }
+    }
+
+    async fn write(&mut self, frame: &RemoteFrame) -> Result<(), RemoteError> {
+        self.writer.write_all(&frame.encode()).await?;
+        Ok(self.writer.flush().await?)
     }
 }
 
 impl RemoteReceiver {
-    /// Returns the next frame, without [`RemoteFrame::Alive`].
+    /// Returns the next frame, without those that only this client handles.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -79,6 +118,10 @@ impl RemoteReceiver {
             let read = tokio::time::timeout(SILENCE, self.read()).await;
             match read.map_err(|_| RemoteError::Silent)?? {
                 RemoteFrame::Alive => {}
+                RemoteFrame::InputTaken(bytes) => {
+                    let taken = usize::try_from(bytes).unwrap_or(0);
+                    self.window.add_permits(taken.min(INPUT_WINDOW_BYTES));
+                }
                 frame => return Ok(frame),
             }
         }
@@ -86,10 +129,10 @@ impl RemoteReceiver {
 
     async fn read(&mut self) -> Result<RemoteFrame, RemoteError> {
         let mut header = [0; HEADER_BYTES];
-        self.0.read_exact(&mut header).await?;
+        self.reader.read_exact(&mut header).await?;
         let mut frame = vec![0; HEADER_BYTES + frame_bytes(header)?];
         frame[..HEADER_BYTES].copy_from_slice(&header);
-        self.0.read_exact(&mut frame[HEADER_BYTES..]).await?;
+        self.reader.read_exact(&mut frame[HEADER_BYTES..]).await?;
         Ok(RemoteFrame::decode(&frame)?)
     }
 }

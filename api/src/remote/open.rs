@@ -34,7 +34,8 @@ const START_WITHIN: Duration = Duration::from_secs(10);
 /// `Connection: Upgrade` and `Upgrade: muster-remote`. After 101, both sides exchange frames: one
 /// byte for the kind, four for the length (big endian, at most 64 KiB), the data. Kinds: 1 input,
 /// 2 end of input, 3 output, 4 standard error, 5 end of output, 6 size of the terminal, 7 started,
-/// 8 ended (JSON of `RemoteEnd`), 9 alive (each side sends it every 15 s).
+/// 8 ended (JSON of `RemoteEnd`), 9 alive (each side sends it every 15 s), 10 bytes of input that
+/// the program has taken (a client has at most 256 KiB of input that was not taken).
 ///
 /// For members of the job's tenant, if an administrator has set `interactive` of the tenant. The
 /// history of the job shows each session. 409 if the task does not run, or if its node refuses; for

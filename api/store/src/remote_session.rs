@@ -181,20 +181,36 @@ pub async fn end(
     Ok(true)
 }
 
-/// Ends the sessions that an earlier leader carried out, and those that were never claimed.
+/// Ends all claimed sessions, which an earlier leader carried out, and lost ones as [`end_lost`].
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn end_all(
+pub async fn end_all(conn: &mut PgConnection, now: OffsetDateTime) -> Result<u64, StoreError> {
+    end_where(conn, true, "the leading scheduler changed", now).await
+}
+
+/// Ends the sessions that were not claimed within a minute, and those that have expired.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn end_lost(conn: &mut PgConnection, now: OffsetDateTime) -> Result<u64, StoreError> {
+    end_where(conn, false, "the API server did not begin or end it", now).await
+}
+
+async fn end_where(
     conn: &mut PgConnection,
+    is_claimed_lost: bool,
     message: &str,
     now: OffsetDateTime,
 ) -> Result<u64, StoreError> {
     let rows = sqlx::query_as!(
         EndedSqlRow,
-        r#"delete from remote_session where claimed_at is not null or opened_at < $1::timestamptz - interval '1 minute'
+        r#"delete from remote_session
+           where case when claimed_at is null then opened_at < $1::timestamptz - interval '1 minute'
+                      else $2 or expires_at < $1::timestamptz - interval '1 minute' end
            returning id, tenant_id, job_id, rank, action as "action: Json<RemoteAction>", opened_by as "opened_by: Json<Actor>", opened_at"#,
-        now
+        now,
+        is_claimed_lost
     )
     .fetch_all(&mut *conn)
     .await?;

@@ -185,11 +185,13 @@ command:
 
     let local = tempfile::tempdir().expect("a folder");
     let place = local.path().display().to_string();
-    let _ = cluster.run(&["cp", "serve:runs", &place]);
+    let said = cluster.run(&["cp", "serve:runs", &place]);
+    assert!(said.contains("1 files copied"), "{said}");
     let log = local.path().join("runs/log");
     assert_eq!(fs::read_to_string(&log).expect("copied"), "loss 0.5\n");
     fs::write(&log, "from the laptop").expect("written");
-    let _ = cluster.run(&["cp", &log.display().to_string(), "serve:runs/new"]);
+    let said = cluster.run(&["cp", &log.display().to_string(), "serve:runs/new"]);
+    assert!(said.contains("1 files copied"), "{said}");
     let output = muster(&cluster, &["exec", "serve", "--", "cat", "runs/new"], b"");
     assert_eq!(text(&output.stdout), "from the laptop");
 
@@ -212,7 +214,8 @@ command:
         "{all}"
     );
 
-    let _ = cluster.run(&["tenants", "interactive", "default", "refused"]);
+    let said = cluster.run(&["tenants", "interactive", "default", "refused"]);
+    assert!(said.contains("default: refused"), "{said}");
     let output = muster(&cluster, &["exec", "serve", "--", "true"], b"");
     assert_eq!(output.status.code(), Some(6));
     let said = text(&output.stderr);

@@ -6,6 +6,7 @@
 
 mod attach;
 pub mod helper;
+mod input;
 mod port;
 mod program;
 mod sockets;

@@ -3,12 +3,13 @@
 //! Tasks share the machine's network, so a port may belong to another tenant or to a daemon. All
 //! sockets that can take the connection must belong to the task, before and after it is made.
 
-use super::attach::{FrameReceiver, FrameSender, RemoteStream};
+use super::attach::{FrameSender, RemoteStream};
+use super::input::{self, InputSink};
 use super::sockets::{Listener, listeners, sockets_of};
 use super::task::RunningTask;
 use super::{RemoteRefusal, RemoteSessions};
 use crate::process;
-use muster_model::remote::{RemoteEnd, RemoteFrame};
+use muster_model::remote::{RemoteEnd, RemoteFrame, TerminalSize};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeSet;
@@ -45,7 +46,13 @@ pub async fn forward(
     let RemoteStream { sender, receiver } = stream;
     sender.send(RemoteFrame::Started).await;
     let (reader, writer) = connection.into_split();
-    let both = async { tokio::join!(from_port(reader, sender), to_port(writer, receiver)).1 };
+    let both = async {
+        tokio::join!(
+            from_port(reader, sender),
+            input::pass(PortInput(writer), sender, receiver, true)
+        )
+        .1
+    };
     Ok(tokio::select! {
         end = both => end,
         () = sender.closed() => RemoteEnd::ClientGone,
@@ -153,25 +160,19 @@ async fn from_port(mut reader: OwnedReadHalf, sender: &FrameSender) {
     sender.send(RemoteFrame::OutputEnd).await;
 }
 
-/// Returns once the client has sent its last data, or has left.
-async fn to_port(mut writer: OwnedWriteHalf, receiver: &mut FrameReceiver) -> RemoteEnd {
-    loop {
-        match receiver.next().await {
-            Ok(RemoteFrame::Input(data)) => {
-                // The other direction reports a broken connection.
-                let _ = writer.write_all(&data).await;
-            }
-            Ok(RemoteFrame::InputEnd) => {
-                let _ = writer.shutdown().await;
-                return RemoteEnd::Closed;
-            }
-            Ok(_) => {}
-            Err(error) => {
-                tracing::debug!(%error, "no further data of the client");
-                return RemoteEnd::ClientGone;
-            }
-        }
+/// The writing side of the connection.
+struct PortInput(OwnedWriteHalf);
+
+impl InputSink for PortInput {
+    async fn write(&mut self, data: &[u8]) -> io::Result<()> {
+        self.0.write_all(data).await
     }
+
+    async fn end(&mut self) {
+        let _ = self.0.shutdown().await;
+    }
+
+    fn resize(&self, _: TerminalSize) {}
 }
 
 /// Returns once the process has ended.

@@ -2,12 +2,13 @@
 
 use super::attach::{FrameReceiver, FrameSender, RemoteStream};
 use super::helper::{STARTED, arguments};
+use super::input::{self, InputSink};
 use super::task::RunningTask;
 use super::terminal::{self, TerminalMaster};
 use super::{RemoteRefusal, RemoteSessions};
 use crate::process::ProcessId;
 use muster_model::id::TaskId;
-use muster_model::remote::{RemoteAction, RemoteEnd, RemoteFrame};
+use muster_model::remote::{RemoteAction, RemoteEnd, RemoteFrame, TerminalSize};
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -148,11 +149,15 @@ async fn carry_out(
             }
         }
     };
+    let input = match console {
+        Console::Terminal(master) => CommandInput::Terminal(master),
+        Console::Pipes => CommandInput::Pipe(stdin),
+    };
     // The end of the command ends its output, because the helper has killed all processes.
     let whole = async { tokio::join!(ended, output).0 };
     tokio::select! {
         end = whole => end,
-        () = input(console, stdin, receiver) => Ok(RemoteEnd::ClientGone),
+        end = input::pass(input, sender, receiver, false) => Ok(end),
     }
 }
 
@@ -203,34 +208,34 @@ async fn copy(
     }
 }
 
-/// Passes the client's input on, and returns once the client has left.
-async fn input(console: &Console, mut stdin: Option<ChildStdin>, receiver: &mut FrameReceiver) {
-    loop {
-        let frame = match receiver.next().await {
-            Ok(frame) => frame,
-            Err(error) => {
-                tracing::debug!(%error, "no further frames of the client");
-                return;
-            }
+/// Standard input of the command.
+enum CommandInput<'c> {
+    Terminal(&'c TerminalMaster),
+    Pipe(Option<ChildStdin>),
+}
+
+impl InputSink for CommandInput<'_> {
+    async fn write(&mut self, data: &[u8]) -> io::Result<()> {
+        let written = match self {
+            Self::Terminal(master) => return master.write_all(data).await,
+            Self::Pipe(Some(pipe)) => pipe.write_all(data).await,
+            Self::Pipe(None) => return Err(io::ErrorKind::BrokenPipe.into()),
         };
-        match (frame, console) {
-            // A closed terminal ends with its command.
-            (RemoteFrame::Input(data), Console::Terminal(master)) => {
-                let _ = master.write_all(&data).await;
-            }
-            (RemoteFrame::Resize(size), Console::Terminal(master)) => {
-                let _ = master.resize(size);
-            }
-            (RemoteFrame::Input(data), Console::Pipes) => {
-                if let Some(open) = &mut stdin
-                    && open.write_all(&data).await.is_err()
-                {
-                    // The command reads no more; further input is discarded.
-                    stdin = None;
-                }
-            }
-            (RemoteFrame::InputEnd, Console::Pipes) => stdin = None,
-            _ => {}
+        if written.is_err() {
+            *self = Self::Pipe(None);
+        }
+        written
+    }
+
+    async fn end(&mut self) {
+        if let Self::Pipe(pipe) = self {
+            *pipe = None;
+        }
+    }
+
+    fn resize(&self, size: TerminalSize) {
+        if let Self::Terminal(master) = self {
+            let _ = master.resize(size);
         }
     }
 }

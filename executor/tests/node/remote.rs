@@ -4,7 +4,9 @@ use crate::remote_stub::{Received, TestSession};
 use crate::scheduler::TaskToAssign;
 use crate::site::Site;
 use muster_executor::process::ProcessId;
-use muster_model::remote::{RemoteAction, RemoteEnd, RemoteFrame, Terminal, TerminalSize};
+use muster_model::remote::{
+    INPUT_WINDOW_BYTES, RemoteAction, RemoteEnd, RemoteFrame, Terminal, TerminalSize,
+};
 use muster_model::task::Outcome;
 use std::fs;
 use std::net::TcpListener;
@@ -178,9 +180,23 @@ fn no_process_outlives_client_daemon_or_task() {
         .scheduler
         .open(task.id(), &sh("echo $$; exec sleep 1000"));
     let child = session.process();
-    let sent = session.fill(&RemoteFrame::Input(vec![0; 50_000]));
-    assert!(sent > 1, "{sent}");
+    let full = INPUT_WINDOW_BYTES / 8;
+    for _ in 0..8 {
+        session.send(RemoteFrame::Input(vec![0; full]));
+    }
     drop(session);
+    until_dead(&site, &[child]);
+    // Input above the window ends the session.
+    let mut session = site
+        .scheduler
+        .open(task.id(), &sh("echo $$; exec sleep 1000"));
+    let child = session.process();
+    for _ in 0..12 {
+        session.send(RemoteFrame::Input(vec![0; full]));
+    }
+    let received = session.read_all();
+    let more = "the client sent more input than it may".to_owned();
+    assert_eq!(received.end, Some(RemoteEnd::Failed { message: more }));
     until_dead(&site, &[child]);
     // The command ends before its child.
     let script = "setsid sh -c 'echo $$; exec sleep 1000' & sleep 0.3";

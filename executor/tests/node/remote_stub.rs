@@ -1,11 +1,12 @@
 //! The scheduler's side of remote sessions, within this process.
 
 use muster_executor::process::ProcessId;
-use muster_model::remote::{RemoteEnd, RemoteFrame};
+use muster_model::remote::{INPUT_WINDOW_BYTES, RemoteEnd, RemoteFrame};
 use muster_proto::session::remote_piece::Piece;
 use muster_proto::session::remote_sessions_server::RemoteSessions;
 use muster_proto::session::{AttachRemote, RemotePiece};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc as std_mpsc};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -34,6 +35,8 @@ struct Attached {
 pub struct TestSession {
     pub attach: AttachRemote,
     handle: Handle,
+    /// Bytes of input that may be sent now.
+    window: Arc<AtomicUsize>,
     pieces: Streaming<RemotePiece>,
     sender: mpsc::Sender<Result<RemotePiece, Status>>,
 }
@@ -76,6 +79,7 @@ impl WaitingSession {
         TestSession {
             attach,
             handle,
+            window: Arc::new(AtomicUsize::new(INPUT_WINDOW_BYTES)),
             pieces,
             sender,
         }
@@ -95,29 +99,18 @@ impl TestSession {
 
     /// Returns a function that sends frames from another thread.
     pub fn sender(&self) -> impl Fn(RemoteFrame) + Send + 'static {
-        let sender = self.sender.clone();
+        let (sender, window) = (self.sender.clone(), Arc::clone(&self.window));
         move |frame| {
+            if let RemoteFrame::Input(data) = &frame {
+                while window.load(Ordering::SeqCst) < data.len() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                window.fetch_sub(data.len(), Ordering::SeqCst);
+            }
             let piece = Some(Piece::Frame(frame.encode()));
             let sent = sender.blocking_send(Ok(RemotePiece { piece }));
             sent.expect("the node reads");
         }
-    }
-
-    /// Sends as long as the node reads, and returns the number of frames.
-    pub fn fill(&self, frame: &RemoteFrame) -> usize {
-        let mut sent = 0;
-        let mut blocked = 0;
-        while blocked < 50 {
-            let piece = Some(Piece::Frame(frame.encode()));
-            match self.sender.try_send(Ok(RemotePiece { piece })) {
-                Ok(()) => (sent, blocked) = (sent + 1, 0),
-                Err(_) => {
-                    blocked += 1;
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-            }
-        }
-        sent
     }
 
     /// Returns the next frame; `None` once the stream has ended.
@@ -138,6 +131,9 @@ impl TestSession {
                 Some(RemoteFrame::Output(data)) => received.output.extend(data),
                 Some(RemoteFrame::Errors(data)) => received.errors.extend(data),
                 Some(RemoteFrame::Ended(end)) => received.end = Some(end),
+                Some(RemoteFrame::InputTaken(bytes)) => {
+                    self.window.fetch_add(bytes as usize, Ordering::SeqCst);
+                }
                 Some(RemoteFrame::OutputEnd) => {}
                 other => panic!("unexpected: {other:?}"),
             }

@@ -37,6 +37,8 @@ const MAX_SESSIONS: usize = 128;
 const FIRST_WITHIN: Duration = Duration::from_secs(10);
 /// Maximum time from the order to the node until it attaches.
 const ATTACH_WITHIN: Duration = Duration::from_secs(10);
+/// Interval at which sessions without a process are looked for.
+const ABANDONED_EVERY: Duration = Duration::from_secs(60);
 /// Frames between the two streams of a session, in each direction.
 const QUEUE: usize = 2;
 
@@ -207,21 +209,33 @@ impl RemoteSessions for RemoteRelay {
     }
 }
 
-/// Ends the sessions of earlier terms.
-pub async fn end_of_earlier_terms(pool: &StorePool) {
-    let message = "the leading scheduler changed";
-    match retry::on_conflict(|| end_all(pool, message)).await {
-        Ok(0) => {}
-        Ok(ended) => tracing::info!(ended, "remote sessions of an earlier leader are ended"),
-        Err(error) => {
-            tracing::warn!(error = %chain(&error), "remote sessions of an earlier leader stay open until they expire");
+/// Records the ends of sessions that no process carries out: at the start of a term those of
+/// earlier terms, later those of API servers that were killed.
+pub async fn end_abandoned(pool: &StorePool) {
+    let mut is_first = true;
+    loop {
+        match retry::on_conflict(|| end_in_store(pool, is_first)).await {
+            Ok(0) => is_first = false,
+            Ok(ended) => {
+                is_first = false;
+                tracing::info!(ended, "remote sessions without a process are ended");
+            }
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "remote sessions without a process stay open");
+            }
         }
+        tokio::time::sleep(ABANDONED_EVERY).await;
     }
 }
 
-async fn end_all(pool: &StorePool, message: &str) -> Result<u64, StoreError> {
+async fn end_in_store(pool: &StorePool, is_first: bool) -> Result<u64, StoreError> {
     let mut tx = muster_store::pool::begin(pool).await?;
-    let ended = remote_session::end_all(&mut tx, message, clock::now()).await?;
+    let now = clock::now();
+    let ended = if is_first {
+        remote_session::end_all(&mut tx, now).await?
+    } else {
+        remote_session::end_lost(&mut tx, now).await?
+    };
     tx.commit().await.map_err(StoreError::from)?;
     Ok(ended)
 }

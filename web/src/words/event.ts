@@ -38,6 +38,7 @@ export function tone(event: MusterEvent): Tone {
     case "checkpoint_pruned":
     case "evaluated":
     case "note":
+    case "port_connection_ended":
     case "unknown":
       return "quiet";
     case "node_state_changed":
@@ -50,6 +51,8 @@ export function tone(event: MusterEvent): Tone {
       return event.notice.closed === "open" ? "good" : "warn";
     case "secret_set":
     case "secret_deleted":
+    case "remote_session_opened":
+    case "remote_session_ended":
       return "info";
     case "node_membership":
       return event.change === "replaced" ? "warn" : "info";

@@ -7,6 +7,10 @@ pub const HEADER_BYTES: usize = 5;
 /// Maximum bytes of data. Every party has some frames in memory per session.
 pub const MAX_FRAME_BYTES: usize = 64 << 10;
 
+/// Maximum bytes of input that the program has not taken. So every party can always read, and
+/// notices at once that another one has left.
+pub const INPUT_WINDOW_BYTES: usize = 256 << 10;
+
 const INPUT: u8 = 1;
 const INPUT_END: u8 = 2;
 const OUTPUT: u8 = 3;
@@ -16,6 +20,7 @@ const RESIZE: u8 = 6;
 const STARTED: u8 = 7;
 const ENDED: u8 = 8;
 const ALIVE: u8 = 9;
+const INPUT_TAKEN: u8 = 10;
 
 /// One message of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +41,8 @@ pub enum RemoteFrame {
     Started,
     /// From the task: the last frame.
     Ended(RemoteEnd),
+    /// From the task: the program has taken this number of bytes of input.
+    InputTaken(u32),
     /// Sent regularly between client and API server, so that a lost connection is noticed.
     Alive,
 }
@@ -98,6 +105,7 @@ impl RemoteFrame {
             }
             Self::Started => framed(STARTED, &[]),
             Self::Ended(end) => framed(ENDED, &serde_json::to_vec(end).expect("an end is JSON")),
+            Self::InputTaken(bytes) => framed(INPUT_TAKEN, &bytes.to_be_bytes()),
             Self::Alive => framed(ALIVE, &[]),
         }
     }
@@ -127,8 +135,11 @@ impl RemoteFrame {
             (ENDED, data) => serde_json::from_slice(data)
                 .map(Self::Ended)
                 .map_err(|_| FrameError::Data(kind)),
+            (INPUT_TAKEN, &[a, b, c, d]) => Ok(Self::InputTaken(u32::from_be_bytes([a, b, c, d]))),
             (ALIVE, []) => Ok(Self::Alive),
-            (INPUT_END | OUTPUT_END | RESIZE | STARTED | ALIVE, _) => Err(FrameError::Data(kind)),
+            (INPUT_END | OUTPUT_END | RESIZE | STARTED | INPUT_TAKEN | ALIVE, _) => {
+                Err(FrameError::Data(kind))
+            }
             (kind, _) => Err(FrameError::Kind(kind)),
         }
     }
@@ -173,6 +184,7 @@ mod tests {
             RemoteFrame::Resize(size),
             RemoteFrame::Started,
             RemoteFrame::Ended(RemoteEnd::Exited { code: -1 }),
+            RemoteFrame::InputTaken(70_000),
             RemoteFrame::Alive,
         ] {
             let bytes = frame.encode();

@@ -4,7 +4,8 @@
 mod frame;
 
 pub use frame::{
-    FrameError, HEADER_BYTES, MAX_FRAME_BYTES, RemoteFrame, frame_bytes, is_ended, payload,
+    FrameError, HEADER_BYTES, INPUT_WINDOW_BYTES, MAX_FRAME_BYTES, RemoteFrame, frame_bytes,
+    is_ended, payload,
 };
 
 use crate::spec::FieldError;

@@ -132,6 +132,12 @@ begin
         select md5('open-' || d || '-' || n)::uuid, red, md5('open-' || n)::uuid, d + 1, 'worker', 0, lasting, array[n], 'running',
                '{"phase": "running"}', t
         from generate_series(1, 5) n;
+    -- Remote sessions end within 12 hours.
+    delete from remote_session where expires_at < t;
+    insert into remote_session (id, tenant_id, job_id, task_id, node_id, rank, action, opened_by, key_sha256, opened_at, expires_at)
+        select md5('session-' || d || '-' || n)::uuid, red, md5('open-' || n)::uuid, md5('open-' || d || '-' || n)::uuid, lasting, 0,
+               '{"kind": "port", "port": 1}', '{"user": "ann"}', sha256('key'), t, t + interval '12 hours'
+        from generate_series(1, 5) n;
     insert into allocation (task_id, gpu_index, node_id, job_id, tenant_id, allocated_at)
         select md5('open-' || d || '-' || n)::uuid, n, lasting, md5('open-' || n)::uuid, red, t from generate_series(1, 5) n;
     insert into task_log (task_id, start_offset, tenant_id, data)
