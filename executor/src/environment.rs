@@ -196,4 +196,32 @@ mod tests {
         assert_eq!(of(&[])["CUDA_VISIBLE_DEVICES"], "");
         assert_eq!(of(&[2])["RAYON_NUM_THREADS"], "4");
     }
+
+    #[test]
+    fn variables_of_image_precede_those_of_the_node() {
+        let pairs = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let owned = pairs.iter().map(|(name, value)| pair(name, value));
+            owned.collect()
+        };
+        let passed = pairs(&[
+            ("PATH", "/node"),
+            ("TZ", "UTC"),
+            ("LANG", "C"),
+            ("HOME", "/root"),
+        ]);
+        let of_image = pairs(&[("LANG", "de"), ("LD_PRELOAD", "/x.so"), ("USER", "app")]);
+        let all = in_image(passed.into_iter(), &of_image);
+        let found: BTreeMap<String, String> = all.into_iter().collect();
+        let expected = [
+            ("LANG", "de"),
+            ("LOGNAME", "muster"),
+            ("PATH", PATH_OF_IMAGE),
+            ("TZ", "UTC"),
+            ("USER", "app"),
+        ];
+        assert_eq!(found, pairs(&expected));
+        let mut variables = pairs(&[("CUDA_VISIBLE_DEVICES", "2,5")]);
+        number_gpus_anew(&launch(&[2, 5], 0), &mut variables);
+        assert_eq!(variables["CUDA_VISIBLE_DEVICES"], "0,1");
+    }
 }

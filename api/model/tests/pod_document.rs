@@ -179,3 +179,30 @@ pod: { volumes: [{ kind: claim, name: imagenet, path: /data }] }
         "{errors:?}"
     );
 }
+
+/// Nodes whose tasks are processes honour an image and empty folders.
+#[test]
+fn only_cluster_objects_need_pods() {
+    let needs = |pod: &str| {
+        let text =
+            format!("{{ version: muster/v1, name: x, command: {{ argv: [x] }}, pod: {pod} }}");
+        let spec: JobSpec = serde_norway::from_str(&text).expect("a document");
+        spec.pod.needs_pods()
+    };
+    for pod in [
+        "{}",
+        "{ image: r.io/x }",
+        "{ image: x, volumes: [{ kind: memory, path: /dev/shm, bytes: 1 }, { kind: scratch, path: /s, bytes: 1 }] }",
+    ] {
+        assert!(!needs(pod), "{pod}");
+    }
+    for pod in [
+        "{ volumes: [{ kind: memory, path: /dev/shm, bytes: 1 }] }",
+        "{ image: x, volumes: [{ kind: claim, name: c, path: /c }] }",
+        "{ image: x, volumes: [{ kind: config_map, name: c, path: /c }] }",
+        "{ image: x, pull_secrets: [a] }",
+        "{ image: x, secret_env: { A: { secret: a, key: k } } }",
+    ] {
+        assert!(needs(pod), "{pod}");
+    }
+}

@@ -160,7 +160,7 @@ fn known(cache: &CacheFolders, digest: &str) -> Option<String> {
 fn lock(cache: &CacheFolders, digest: &str) -> Result<File, ImageError> {
     let locks = cache.locks();
     fs::create_dir_all(&locks).map_err(ImageError::at(&locks))?;
-    let path = locks.join(digest.replace(':', "-").replace('/', "-"));
+    let path = locks.join(digest.replace([':', '/'], "-"));
     let file = File::create(&path).map_err(ImageError::at(&path))?;
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         tell("another task of this node pulls the same image".to_owned());

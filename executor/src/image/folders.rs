@@ -8,6 +8,7 @@ use super::error::ImageError;
 use crate::clock;
 use crate::gc;
 use muster_model::id::JobId;
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Permissions};
@@ -171,7 +172,18 @@ impl CacheFolders {
         let info = path.join(INFO);
         let path = if info.is_file() { &info } else { path };
         // Without the time it is only removed earlier.
-        let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+        let Ok(file) = File::open(path) else {
+            return;
+        };
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        };
+        let times = Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
+        let _ = rustix::fs::futimens(&file, &times);
     }
 
     pub(super) fn touch_image(&self, digest: &str) {
@@ -303,7 +315,7 @@ mod tests {
             bytes,
         };
         cache.keep(&unfinished, &info).expect("kept");
-        let at = SystemTime::now() - Duration::from_secs(age_s);
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000 - age_s);
         let info = File::open(cache.image(digest).join(INFO)).expect("there");
         info.set_modified(at).expect("ours");
     }

@@ -3,6 +3,7 @@
 
 use super::credentials;
 use super::error::ImageError;
+use crate::clock;
 use futures::TryStreamExt as _;
 use muster_model::error_chain::chain;
 use oci_client::Reference;
@@ -16,7 +17,7 @@ use std::future::Future;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 const CONNECT: Duration = Duration::from_secs(10);
 const NO_BYTES: Duration = Duration::from_secs(60);
@@ -257,7 +258,7 @@ impl Registry {
         patience: Duration,
         request: impl Fn() -> F,
     ) -> Result<T, ImageError> {
-        let since = Instant::now();
+        let since_ms = clock::boottime_ms();
         let mut pause = FIRST_PAUSE;
         loop {
             let error = match request().await {
@@ -267,7 +268,7 @@ impl Registry {
             if !is_passing(&error) {
                 return Err(self.refusal(error));
             }
-            let waited = since.elapsed();
+            let waited = Duration::from_millis(clock::boottime_ms().saturating_sub(since_ms));
             if waited + pause > patience {
                 return Err(ImageError::Unreachable {
                     registry: self.name().to_owned(),

@@ -213,3 +213,31 @@ fn attempt(cache: &CacheFolders, folder: &Path, user: Option<TaskUser>) -> io::R
         said.status
     )))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::tests::launch;
+
+    #[test]
+    fn volume_within_a_folder_of_the_node_is_refused() {
+        let covered = [PathBuf::from("/srv/checkpoints"), PathBuf::from("/data")];
+        for (path, is_right) in [
+            ("/scratch", true),
+            ("/dev/shm", true),
+            ("/database", true),
+            ("/data", false),
+            ("/srv/checkpoints/job/link/x", false),
+            ("/tmp/../data", false),
+            ("scratch", false),
+        ] {
+            let mut launch = launch();
+            launch.spec.pod.volumes = vec![Volume::Scratch {
+                path: path.to_owned(),
+                bytes: 1,
+            }];
+            let checked = check_volumes(&launch, &covered);
+            assert_eq!(checked.is_ok(), is_right, "{path}: {checked:?}");
+        }
+    }
+}
