@@ -8,6 +8,7 @@
 //! deadlocks between writers. [`StoreError::is_retryable`] reports a deadlock or a conflict that
 //! Postgres still finds.
 
+pub mod artifact;
 pub mod assignment;
 pub mod checkpoint;
 mod checkpoint_request;
