@@ -74,11 +74,29 @@ mod tests {
 
     #[test]
     fn path_leads_nowhere_else() {
-        for path in ["a", "plots/loss curve.png", "ä/…", ".hidden", "a/..b/c..", &"x".repeat(500)] {
+        for path in [
+            "a",
+            "plots/loss curve.png",
+            "ä/…",
+            ".hidden",
+            "a/..b/c..",
+            &"x".repeat(500),
+        ] {
             assert!(is_artifact_path(path), "{path}");
         }
         for path in [
-            "", "/a", "a/", "a//b", ".", "..", "a/../b", "a/./b", "a\nb", "a\0b", "a\\b", "\u{7f}",
+            "",
+            "/a",
+            "a/",
+            "a//b",
+            ".",
+            "..",
+            "a/../b",
+            "a/./b",
+            "a\nb",
+            "a\0b",
+            "a\\b",
+            "\u{7f}",
             &"x".repeat(501),
         ] {
             assert!(!is_artifact_path(path), "{path:?}");

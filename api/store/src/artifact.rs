@@ -210,7 +210,12 @@ pub async fn keep(
     .await?;
     let before = present.as_ref().map_or(0, |row| row.content.bytes);
     let files = i64::from(present.is_none());
-    count(conn, writer, (files, signed(content.bytes) - signed(before))).await?;
+    count(
+        conn,
+        writer,
+        (files, signed(content.bytes) - signed(before)),
+    )
+    .await?;
     let replaced = present.map(|row| row.content.object);
     Ok(ArtifactKept::Kept {
         replaced: replaced.filter(|object| *object != content.object),

@@ -4,6 +4,7 @@
 use super::code;
 use super::environment::{Paths, split};
 use super::error::CommandError;
+use crate::folder::NodeTaskFolder;
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::spec::Command;
 use std::fmt::Write as _;
@@ -34,6 +35,7 @@ pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandErr
     if let Some(checkpoints) = &paths.checkpoints {
         make(checkpoints)?;
     }
+    make(&NodeTaskFolder::at(&paths.task).output())?;
     let package = paths.python.join("muster");
     make(&package)?;
     for (name, text) in PACKAGE {

@@ -6,6 +6,7 @@
 //! is unreachable, and are shipped, acknowledged and fenced like those of the engine. The server
 //! shares only the task folders with the node loop.
 
+mod artifacts;
 mod beat;
 mod buffer;
 mod error;

@@ -1,10 +1,12 @@
 //! The HTTP server: routes and authentication.
 
+use super::artifacts::{self, UploadPermits};
 use super::error::{MlflowError, denied, not_kept};
 use super::message::{self, LogBatch, Malformed};
 use super::run::MlflowRun;
 use super::secrets;
 use super::tracked::{EXPERIMENT, TrackedRuns, TrackedTask, series};
+use crate::artifact::ArtifactStore;
 use crate::clock;
 use crate::code_cache::CodeCache;
 use crate::disk;
@@ -49,6 +51,7 @@ pub struct Tracking {
     tasks: PathBuf,
     code: CodeCache,
     secrets: SecretClient,
+    artifacts: ArtifactStore,
     runs: TrackedRuns,
 }
 
@@ -57,6 +60,8 @@ pub(super) struct TrackingApp {
     tasks: PathBuf,
     code: CodeCache,
     pub(super) secrets: SecretClient,
+    pub(super) artifacts: ArtifactStore,
+    pub(super) uploads: UploadPermits,
     runs: TrackedRuns,
     /// Notified when a task makes its first request.
     opened: Notify,
@@ -74,7 +79,7 @@ impl Tracking {
         data: &Path,
         host: IpAddr,
         code: CodeCache,
-        secrets: SecretClient,
+        (secrets, artifacts): (SecretClient, ArtifactStore),
     ) -> Result<Self, ExecutorError> {
         let path = data.join("tracking-port");
         let before: Option<u16> = disk::read(&path).ok().flatten();
@@ -103,6 +108,7 @@ impl Tracking {
             tasks,
             code,
             secrets,
+            artifacts,
             runs: TrackedRuns::default(),
         })
     }
@@ -128,6 +134,8 @@ impl Tracking {
             tasks: self.tasks,
             code: self.code,
             secrets: self.secrets,
+            artifacts: self.artifacts,
+            uploads: artifacts::permits(),
             runs: self.runs,
             opened: Notify::new(),
         });
@@ -155,6 +163,7 @@ fn routes(app: Arc<TrackingApp>) -> Router {
         .route("/experiments/get-by-name", get(get_experiment));
     Router::new()
         .nest("/api/2.0/mlflow", mlflow)
+        .merge(artifacts::routes())
         .route("/muster/v1/stopping", get(stopping))
         .route("/muster/v1/checkpoint", post(report_checkpoint))
         .route("/muster/v1/code", get(code))
@@ -405,6 +414,20 @@ impl TrackingApp {
         let id = self.open(headers)?;
         let runs = self.lock();
         Ok(runs.get(&id).ok_or_else(denied)?.launch.clone())
+    }
+
+    /// Adds an event of a task, unless it was added before.
+    pub(super) fn note_once(&self, task: TaskId, note: TaskReport) {
+        let mut runs = self.lock();
+        let Some(open) = runs.get_mut(&task) else {
+            return;
+        };
+        let text = serde_json::to_string(&note).unwrap_or_default();
+        if open.logged.is_new(&text)
+            && let Err(error) = events::append(&open.folder.events(), &[note])
+        {
+            tracing::warn!(task.id = %task, %error, "an event is lost");
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, TrackedTask>> {

@@ -84,9 +84,9 @@ impl TrackedTask {
         })
     }
 
-    /// Returns the folder of artifacts. It is part of the task's folder and removed with it.
+    /// Returns the URI of the folder of artifacts.
     pub(super) fn artifacts(&self) -> String {
-        format!("file://{}", self.folder.path().join("artifacts").display())
+        super::artifacts::uri(&self.launch)
     }
 }
 

@@ -8,7 +8,9 @@ use muster_model::error_chain::chain;
 use muster_model::spec::is_sha256;
 use muster_proto::session as proto;
 use muster_proto::session::admit_artifact_answer::Verdict;
-use muster_store::artifact::{self, ArtifactAdmission, ArtifactContent, ArtifactKept, ArtifactWriter};
+use muster_store::artifact::{
+    self, ArtifactAdmission, ArtifactContent, ArtifactKept, ArtifactWriter,
+};
 use muster_store::pool::StorePool;
 use muster_store::secret::AskingNode;
 use muster_store::{PgConnection, StoreError};
