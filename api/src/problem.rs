@@ -331,6 +331,7 @@ fn remedy(limit: &str) -> String {
     let own = match limit {
         "open_studies" => "cancel a study or wait until one finishes",
         "code_bytes" => "delete jobs whose code is not needed any more",
+        "artifact_bytes" => "delete jobs whose artifacts are not needed any more",
         "secrets" => "delete secrets that no job needs (muster secrets delete)",
         "tokens" | "user_tokens" => "revoke tokens (muster tokens revoke)",
         _ => "cancel jobs or wait until some end",

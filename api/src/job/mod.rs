@@ -1,5 +1,6 @@
 //! Jobs: one file per verb. Requests write intents here; the scheduler's rounds decide.
 
+pub mod artifacts;
 pub mod cancel;
 pub mod checkpoints;
 pub mod continue_job;

@@ -1,5 +1,6 @@
 //! The interface as clients use it: the whole router in this process, with a real Postgres.
 
+mod artifacts;
 mod bad_input;
 mod client;
 mod code;

@@ -1,6 +1,7 @@
 //! Stories: each starts the programs as users run them and observes the cluster from outside. One
 //! test program, because each program of this package would link the same libraries again.
 
+mod artifacts;
 mod bad_input;
 mod browser;
 mod checkpoint_request;
