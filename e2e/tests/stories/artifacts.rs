@@ -25,13 +25,20 @@ with mlflow.start_run():
     client = mlflow.MlflowClient()
     run = mlflow.active_run().info.run_id
     listed = [(file.path, file.is_dir, file.file_size) for file in client.list_artifacts(run)]
-    assert listed == [("all", True, None), ("config.json", False, 17), ("model", True, None), ("notes", True, None)], listed
+    assert listed == [("all", True, None), ("config.json", False, 15), ("model", True, None), ("notes", True, None)], listed
     inner = [file.path for file in client.list_artifacts(run, "model")]
     assert inner == ["model/weights.bin"], inner
     folder = mlflow.artifacts.download_artifacts(run_id=run, dst_path="back")
     assert open("back/notes/hello.txt", encoding="utf-8").read() == "héllo"
     assert open("back/all/deep/weights.bin", "rb").read() == open("local/deep/weights.bin", "rb").read()
     assert mlflow.artifacts.load_dict(root + "/config.json") == {"lr": 0.1}
+    found = mlflow.search_runs(experiment_ids=["0"], output_format="list")
+    assert [one.info.run_id for one in found] == [run], found
+    assert [one.experiment_id for one in mlflow.search_experiments()] == ["0"]
+    model = mlflow.initialize_logged_model(name="net", source_run_id=run)
+    client.log_model_artifacts(model.model_id, "local")
+    mlflow.finalize_logged_model(model.model_id, "READY")
+    assert mlflow.get_logged_model(model.model_id).status == "READY"
 with open(out + "/curve.csv", "w") as file:
     file.write("step,loss\n1,0.5\n")
 os.symlink("/etc/shadow", out + "/shadow")
@@ -52,6 +59,12 @@ async fn artifacts_of_a_killed_program_remain_for_its_tenant() {
         .until(job, "the failure", |job| job.phase == JobPhase::Failed)
         .await;
     let found = cluster.client().artifacts(job, "").await.expect("a list");
+    // The id of the logged model is random.
+    let (models, found): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|one| one.path.starts_with("models/m-"));
+    assert_eq!(models.len(), 1);
+    assert!(models[0].path.ends_with("/deep/weights.bin"));
     let found: Vec<(&str, u64)> = found
         .iter()
         .map(|one| (one.path.as_str(), one.bytes))
@@ -59,7 +72,7 @@ async fn artifacts_of_a_killed_program_remain_for_its_tenant() {
     let weights = 256 * 4096;
     let expected = [
         ("all/deep/weights.bin", weights),
-        ("config.json", 17),
+        ("config.json", 15),
         ("curve.csv", 16),
         ("model/weights.bin", weights),
         ("notes/hello.txt", 6),
@@ -79,7 +92,8 @@ async fn artifacts_of_a_killed_program_remain_for_its_tenant() {
     assert!(!listed.contains("curve.csv"), "{listed}");
     let to = tempfile::tempdir().expect("a folder");
     let path = to.path().display().to_string();
-    cluster.run(&["artifacts", "writer", "--download", &path]);
+    let said = cluster.run(&["artifacts", "writer", "--download", &path]);
+    assert!(said.contains("6 files"), "{said}");
     let read = |name: &str| std::fs::read(to.path().join(name)).expect("downloaded");
     assert_eq!(read("notes/hello.txt"), "héllo".as_bytes());
     assert_eq!(read("curve.csv"), b"step,loss\n1,0.5\n");

@@ -1,9 +1,9 @@
 //! Artifacts over HTTP: the REST interface of MLflow's proxied artifact repository, and the same
 //! for programs without MLflow. `mlflow-artifacts:/0/<run>/artifacts` is the job's folder.
 
+use super::app::{TrackingApp, UploadPermits};
 use super::error::{MlflowError, denied};
-use super::server::TrackingApp;
-use super::tracked::EXPERIMENT;
+use super::tracked::{EXPERIMENT, artifact_root as root, artifact_uri as uri};
 use crate::artifact::{Announced, ArtifactError, ListedArtifact, OpenArtifact};
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
@@ -12,7 +12,6 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use muster_connections::KeyedSemaphore;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
@@ -29,11 +28,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 const MAX_UPLOADS: usize = 32;
 const MAX_UPLOADS_OF_TASK: usize = 8;
 
-/// Limit of uploads.
-pub(super) type UploadPermits = KeyedSemaphore<TaskId>;
-
 pub(super) fn permits() -> UploadPermits {
-    KeyedSemaphore::new(MAX_UPLOADS, MAX_UPLOADS_OF_TASK)
+    UploadPermits::new(MAX_UPLOADS, MAX_UPLOADS_OF_TASK)
 }
 
 /// Returns the routes.
@@ -44,15 +40,6 @@ pub(super) fn routes() -> Router<Arc<TrackingApp>> {
         .route("/api/2.0/mlflow-artifacts/artifacts/{*path}", own.clone())
         .route("/api/2.0/mlflow/artifacts/list", get(list_run))
         .route("/muster/v1/artifacts/{*path}", own)
-}
-
-/// Returns the URI of the folder of the job's artifacts.
-pub(super) fn uri(launch: &TaskLaunch) -> String {
-    format!("mlflow-artifacts:/{}", root(launch))
-}
-
-fn root(launch: &TaskLaunch) -> String {
-    format!("{EXPERIMENT}/{}/artifacts", launch.job_id.0.simple())
 }
 
 /// Returns the path of an artifact for a path of MLflow's repository. Models that MLflow logs apart

@@ -6,6 +6,7 @@
 //! is unreachable, and are shipped, acknowledged and fenced like those of the engine. The server
 //! shares only the task folders with the node loop.
 
+mod app;
 mod artifacts;
 mod beat;
 mod buffer;
@@ -13,6 +14,8 @@ mod error;
 mod lines;
 mod message;
 mod metric;
+mod model;
+mod models;
 mod objective;
 mod run;
 mod secrets;
