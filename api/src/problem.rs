@@ -351,6 +351,7 @@ fn remedy(limit: &str) -> String {
     let own = match limit {
         "open_studies" => "cancel a study or wait until one finishes",
         "code_bytes" => "delete jobs whose code is not needed any more",
+        "artifact_bytes" => "delete jobs whose artifacts are not needed any more",
         "secrets" => "delete secrets that no job needs (muster secrets delete)",
         "remote_sessions" | "remote_sessions_of_job" => {
             return "end open sessions of muster exec, port-forward or cp".to_owned();

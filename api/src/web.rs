@@ -15,8 +15,8 @@ use tower::ServiceExt as _;
 use tower_http::services::{ServeDir, ServeFile};
 
 /// Content security policy: scripts, styles and connections from this origin only; no inline code,
-/// no framing.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
+/// no framing. Images that the page has loaded with its token are blobs.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; \
                       connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 /// File names below this path contain a hash of their content.
 const HASHED: &str = "/assets/";

@@ -44,6 +44,16 @@ pub fn secret() -> std::io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// Returns a random id.
+///
+/// # Errors
+/// If the system's random source fails.
+pub fn random_id() -> std::io::Result<uuid::Uuid> {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(uuid::Builder::from_random_bytes(bytes).into_uuid())
+}
+
 /// Returns a random time between half of `whole_ms` and `whole_ms`, so that nodes that lost the
 /// scheduler together do not reconnect together.
 #[must_use]

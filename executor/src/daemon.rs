@@ -1,6 +1,7 @@
 //! Assembly of the daemon: devices, ledger, the node loop on its own thread and the session. Also
 //! the order in which they end.
 
+use crate::artifact::{ArtifactClient, ArtifactStore, OutputUploads};
 use crate::code_cache::CodeCache;
 use crate::config::{ExecutorConfig, RuntimeKind};
 use crate::device::{self, CapacitySettings, GpuHealthMonitor};
@@ -83,11 +84,21 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
         node_name: config.node_name.clone(),
         credential: credential.clone(),
     };
+    let artifacts = ArtifactStore::new(
+        ArtifactClient {
+            link: link.clone(),
+            node_name: config.node_name.clone(),
+            credential: credential.clone(),
+        },
+        config.checkpoint_root.clone(),
+        config.task_user.is_some(),
+    );
+    let (outputs, queue) = OutputUploads::new();
     let tracking = Tracking::open(
         &config.data_dir,
         reports_at.unwrap_or(Ipv4Addr::LOCALHOST.into()),
         CodeCache::new(&config.data_dir, config.checkpoint_root.clone()),
-        secrets,
+        (secrets, artifacts.clone()),
     )?;
     let reports_to = tracking.address()?;
     // With `pod_gpus` the device plugin chooses the GPUs of a pod and makes them visible.
@@ -129,7 +140,7 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
         config.clone(),
         ledger,
         launcher,
-        tracking.runs(),
+        (tracking.runs(), outputs),
         watcher,
         measured,
         disk_monitor.clone(),
@@ -160,6 +171,7 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
             drop(ended);
         })
         .map_err(ExecutorError::Thread)?;
+    let uploads = tokio::spawn(queue.serve(artifacts, loop_events.clone()));
     let session = tokio::spawn(dialer.run());
     let mut tracking = tokio::spawn(tracking.serve());
     tokio::select! {
@@ -179,6 +191,7 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
     }
     session.abort();
     tracking.abort();
+    uploads.abort();
     shown.abort();
     Ok(())
 }

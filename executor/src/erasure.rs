@@ -1,8 +1,9 @@
-//! Removal of the checkpoints and models of a deleted job, `<checkpoint root>/<tenant>/<job>`, from
-//! the checkpoint store.
+//! Removal of the files of a deleted job from the checkpoint store: checkpoints and models,
+//! `<checkpoint root>/<tenant>/<job>`, and artifacts, `<checkpoint root>/artifacts/<tenant>/<job>`.
 
 use crate::gc;
 use crate::opener::FolderHandle;
+use muster_model::artifact::{ARTIFACTS_FOLDER, artifact_folder};
 use muster_model::error_chain::chain;
 use muster_model::id::{JobId, TenantId};
 use muster_model::place::{BucketAddress, Place};
@@ -110,24 +111,34 @@ fn id<T: std::str::FromStr>(field: &'static str, value: &str) -> Result<T, Erasu
     })
 }
 
-/// Removes the job's folder. The tenant's folder is opened without following links: a task with
-/// write access could have replaced it by a link to another tenant's folder.
+/// Removes the job's folders. Those above them are opened without following links: a task with
+/// write access could have replaced one by a link to another tenant's folder.
 fn in_folder(root: &Path, tenant: TenantId, job: JobId) -> Result<(), ErasureError> {
-    FolderHandle::at(root).map_err(|source| ErasureError::Root {
+    let opened = FolderHandle::at(root).map_err(|source| ErasureError::Root {
         path: root.to_owned(),
         source,
     })?;
-    let of_tenant = root.join(tenant.to_string());
-    let job = job.to_string();
-    let removed = FolderHandle::itself(&of_tenant)
-        .and_then(|folder| gc::remove_within(&folder, OsStr::new(&job)));
-    match removed {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(ErasureError::Remove {
-            path: of_tenant.join(job),
-            source,
-        }),
-        _ => Ok(()),
+    let (tenant, job) = (tenant.to_string(), job.to_string());
+    let artifacts = [ARTIFACTS_FOLDER, tenant.as_str()];
+    for above in [&artifacts[1..], &artifacts[..]] {
+        match remove_below(&opened, above, &job) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                let path = root.join(above.join("/")).join(&job);
+                return Err(ErasureError::Remove { path, source });
+            }
+            _ => {}
+        }
     }
+    Ok(())
+}
+
+fn remove_below(root: &FolderHandle, above: &[&str], job: &str) -> io::Result<()> {
+    let (first, rest) = above.split_first().expect("a tenant is above a job");
+    let mut folder = root.inner(OsStr::new(first))?;
+    for part in rest {
+        folder = folder.inner(OsStr::new(part))?;
+    }
+    gc::remove_within(&folder, OsStr::new(job))
 }
 
 async fn in_bucket(
@@ -136,11 +147,12 @@ async fn in_bucket(
     job: JobId,
 ) -> Result<(), ErasureError> {
     let bucket = ObjectBucket::open(address)?;
-    let of_job = format!("{tenant}/{job}");
-    let names = bucket.list(&of_job).await?.into_iter();
-    let names: Vec<String> = names.map(|name| format!("{of_job}/{name}")).collect();
-    for some in names.chunks(OBJECTS) {
-        bucket.delete(some).await?;
+    for of_job in [format!("{tenant}/{job}"), artifact_folder(tenant, job)] {
+        let names = bucket.list(&of_job).await?.into_iter();
+        let names: Vec<String> = names.map(|name| format!("{of_job}/{name}")).collect();
+        for some in names.chunks(OBJECTS) {
+            bucket.delete(some).await?;
+        }
     }
     Ok(())
 }
@@ -181,8 +193,14 @@ mod tests {
             checkpoint(root, TENANT, OTHER),
         );
         symlink(&other, job.join("link")).expect("linked");
+        let artifacts = root.join("artifacts").join(TENANT);
+        for id in [JOB, OTHER] {
+            fs::create_dir_all(artifacts.join(id)).expect("made");
+            fs::write(artifacts.join(id).join("object"), "x").expect("written");
+        }
         assert_eq!(erased(root, TENANT, JOB).await, "");
-        assert!(!job.exists());
+        assert!(!job.exists() && !artifacts.join(JOB).exists());
+        assert!(artifacts.join(OTHER).join("object").exists());
         assert!(other.join("step-0000000001-r1/model.safetensors").exists());
         assert_eq!(erased(root, TENANT, JOB).await, "", "it is gone already");
         assert_eq!(

@@ -60,6 +60,12 @@ impl NodeTaskFolder {
         self.0.join("work")
     }
 
+    /// Folder whose files are kept as artifacts; `MUSTER_OUTPUT_DIR` of a command.
+    #[must_use]
+    pub fn output(&self) -> PathBuf {
+        self.0.join("output")
+    }
+
     /// Token by which a command reports progress. It permits appends to this task's events.
     #[must_use]
     pub fn token(&self) -> TaskFile {

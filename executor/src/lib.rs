@@ -10,6 +10,7 @@
 //! `command` replaces itself by the program, and `tracking` writes its reports.
 
 mod allowance;
+pub mod artifact;
 pub mod clock;
 mod code_cache;
 pub mod command;

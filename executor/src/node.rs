@@ -4,6 +4,7 @@
 //! no locks and a slow disk delays no heartbeat. It sleeps until the next event as long as the
 //! kernel notifies it of changes in all task folders.
 
+use crate::artifact::OutputUploads;
 use crate::clock;
 use crate::config::ExecutorConfig;
 use crate::disk_monitor::DiskMonitor;
@@ -49,6 +50,7 @@ pub struct NodeLoop {
     ledger: Ledger,
     launcher: Launcher,
     tracked: TrackedRuns,
+    outputs: OutputUploads,
     watcher: TaskFolderWatcher,
     usage_sampler: UsageSampler,
     metrics: ExecutorMetrics,
@@ -73,7 +75,7 @@ impl NodeLoop {
         config: ExecutorConfig,
         ledger: Ledger,
         launcher: Launcher,
-        tracked: TrackedRuns,
+        (tracked, outputs): (TrackedRuns, OutputUploads),
         watcher: TaskFolderWatcher,
         (usage_sampler, metrics): (UsageSampler, ExecutorMetrics),
         disk_monitor: DiskMonitor,
@@ -84,6 +86,7 @@ impl NodeLoop {
             ledger,
             launcher,
             tracked,
+            outputs,
             watcher,
             usage_sampler,
             metrics,
@@ -300,6 +303,7 @@ impl NodeLoop {
                 self.tracked.finish(entry.launch.task_id);
             }
         }
+        self.outputs.follow(&mut self.ledger);
         self.launcher.tidy(&self.ledger);
         self.disk_monitor.follow(&self.ledger);
         if self.disk_monitor.unfit().is_some() {

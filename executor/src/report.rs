@@ -27,6 +27,10 @@ const TASK_LOG_BYTES: usize = 128 << 10;
 /// Maximum delay of an end by a log, because an ended task still holds its GPUs.
 const MAX_LOG_DELAY_MS: u64 = 1_000;
 
+/// Maximum delay of an end by the upload of the task's files. They are uploaded after it, too. With
+/// the delay, most jobs have all artifacts when they end, and refusals become events of the job.
+const MAX_OUTPUT_DELAY_MS: u64 = 30_000;
+
 /// State of reporting within one session.
 #[derive(Debug, Default)]
 pub struct ReportOutbox {
@@ -71,6 +75,12 @@ impl Tails {
         let since_ms = *self.ended_at_ms.get_or_insert(now_ms);
         entry.is_log_drained || self.is_log_sent || now_ms >= since_ms + MAX_LOG_DELAY_MS
     }
+
+    /// Whether the end of a task may be reported, as far as its artifacts are concerned.
+    fn is_output_over(&mut self, entry: &LedgerEntry, now_ms: u64) -> bool {
+        let since_ms = *self.ended_at_ms.get_or_insert(now_ms);
+        entry.is_output_kept || now_ms >= since_ms + MAX_OUTPUT_DELAY_MS
+    }
 }
 
 /// Content of a sent report without acknowledgement.
@@ -98,7 +108,8 @@ impl ReportOutbox {
     ///
     /// An end is reported together with the last event of its task or later. Otherwise the
     /// scheduler would take a finished task for one that vanished. It is reported after the rest of
-    /// the task's log, or after [`MAX_LOG_DELAY_MS`].
+    /// the task's log, or after [`MAX_LOG_DELAY_MS`], and after the upload of its artifacts, or
+    /// after [`MAX_OUTPUT_DELAY_MS`].
     pub fn facts(
         &mut self,
         ledger: &Ledger,
@@ -142,7 +153,9 @@ impl ReportOutbox {
             }
             let is_due = !entry.is_ended() || {
                 let tails = self.tails.entry(*id).or_default();
-                tails.is_log_over(entry, now_ms) && has_all_events
+                tails.is_log_over(entry, now_ms)
+                    && tails.is_output_over(entry, now_ms)
+                    && has_all_events
             };
             if is_due && self.told.get(id) != Some(&observed) {
                 report.statuses.push(TaskStatus {

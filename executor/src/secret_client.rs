@@ -35,7 +35,7 @@ impl SchedulerLink {
         self.0.send_replace(channel);
     }
 
-    async fn channel(&self) -> Option<Channel> {
+    pub(crate) async fn channel(&self) -> Option<Channel> {
         let mut link = self.0.subscribe();
         let there = link.wait_for(Option::is_some);
         let there = tokio::time::timeout(SESSION_WITHIN, there).await.ok()?;

@@ -1,6 +1,7 @@
 //! The daemon against a real Postgres, with scripted node executors.
 //! They form one program, because the shared code takes long to compile.
 
+mod artifacts;
 mod assigned;
 mod deaf;
 mod erasing;

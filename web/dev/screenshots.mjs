@@ -18,7 +18,7 @@ const VIEWS = [
 const jobPages =
   job === undefined
     ? []
-    : ["", "?tab=metrics", "?tab=tasks", "?tab=logs", "?tab=events", "?tab=checkpoints", "?tab=spec"].map(
+    : ["", "?tab=metrics", "?tab=tasks", "?tab=logs", "?tab=events", "?tab=checkpoints", "?tab=artifacts", "?tab=spec"].map(
         (tab) => `/jobs/${job}${tab}`,
       );
 const PAGES = [

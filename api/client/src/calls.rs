@@ -7,10 +7,10 @@ use muster_model::id::{JobId, TaskId, TokenId};
 use muster_model::node::Notice;
 use muster_model::priority::{PriorityClass, PriorityClassDocument};
 use muster_model::view::{
-    AccuracyView, CheckpointView, CreatedJoinToken, CreatedToken, EventView, ExplainView,
-    FamilyView, JobChange, JobView, Me, MetricSeriesView, MetricView, NewJoinToken, NewTenant,
-    NewToken, NodeView, Page, PlanView, RevokedTokens, RoundSummaryView, RoundView, SeriesView,
-    TaskView, TenantChange, TenantView, TokenView, UserView, WhatIf, WhatIfView,
+    AccuracyView, ArtifactView, CheckpointView, CreatedJoinToken, CreatedToken, EventView,
+    ExplainView, FamilyView, JobChange, JobView, Me, MetricSeriesView, MetricView, NewJoinToken,
+    NewTenant, NewToken, NodeView, Page, PlanView, RevokedTokens, RoundSummaryView, RoundView,
+    SeriesView, TaskView, TenantChange, TenantView, TokenView, UserView, WhatIf, WhatIfView,
 };
 use reqwest::{Method, Response};
 use serde::Serialize;
@@ -251,6 +251,20 @@ impl Client {
         }
         let request = self.request(Method::GET, &["jobs", &id.to_string(), "logs"]);
         log_page(send(request.query(&query)).await?, timestamps).await
+    }
+
+    /// Returns a job's artifacts whose path begins with `prefix`, by path.
+    pub async fn artifacts(
+        &self,
+        id: JobId,
+        prefix: &str,
+    ) -> Result<Vec<ArtifactView>, ClientError> {
+        let mut query = Vec::new();
+        if !prefix.is_empty() {
+            query.push(("prefix", prefix.to_owned()));
+        }
+        self.rest(&["jobs", &id.to_string(), "artifacts"], query)
+            .await
     }
 
     pub async fn checkpoints(&self, id: JobId) -> Result<Vec<CheckpointView>, ClientError> {

@@ -36,6 +36,15 @@ impl Client {
         .await
     }
 
+    /// Downloads an artifact of a job.
+    pub async fn artifact(&self, id: JobId, path: &str) -> Result<Download, ClientError> {
+        let request = self.request(
+            Method::GET,
+            &["jobs", &id.to_string(), "artifacts", "content"],
+        );
+        download(request.query(&[("path", path)])).await
+    }
+
     /// Downloads metrics of a job as CSV; without names all of them.
     pub async fn export_metrics(
         &self,

@@ -17,6 +17,7 @@ macro_rules! version {
 }
 
 pub mod actor;
+pub mod artifact;
 pub mod assignment;
 pub mod checkpoint;
 pub mod compute_capability;

@@ -80,6 +80,10 @@ pub struct Upload {
     pub id: String,
 }
 
+/// A part of an upload that the service has received.
+#[derive(Debug, Clone)]
+pub struct SentPart(PartId);
+
 /// Content of an object during its download.
 pub struct ObjectDownload {
     /// Size of the object.
@@ -423,6 +427,46 @@ impl ObjectBucket {
             .map_err(self.failed("complete", &upload.name))
     }
 
+    /// Returns the size of a part for an object of up to `bytes` bytes whose content comes in
+    /// pieces.
+    #[must_use]
+    pub fn part_bytes(bytes: u64) -> usize {
+        let least = bytes
+            .div_ceil(MAX_PARTS as u64)
+            .next_multiple_of(1 << 20)
+            .max(PART_BYTES as u64);
+        usize::try_from(least).expect("a part fits the memory")
+    }
+
+    /// Sends a part of an upload. Parts are numbered from 0; all but the last have the same size.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`]; the caller must then abort the upload.
+    pub async fn send_part(
+        &self,
+        upload: &Upload,
+        number: usize,
+        bytes: Vec<u8>,
+    ) -> Result<SentPart, ObjectsError> {
+        let path = self.path(&upload.name);
+        let sent = self.parts.put_part(&path, &upload.id, number, bytes.into());
+        let id = sent.await.map_err(self.failed("write", &upload.name))?;
+        Ok(SentPart(id))
+    }
+
+    /// Completes an upload whose parts were sent.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`]; the caller must then abort the upload.
+    pub async fn complete(&self, upload: &Upload, sent: Vec<SentPart>) -> Result<(), ObjectsError> {
+        let path = self.path(&upload.name);
+        let sent = sent.into_iter().map(|part| part.0).collect();
+        let completed = self.parts.complete_multipart(&path, &upload.id, sent).await;
+        completed
+            .map(drop)
+            .map_err(self.failed("complete", &upload.name))
+    }
+
     /// Aborts an upload. A missing upload is not an error.
     ///
     /// # Errors
@@ -519,6 +563,24 @@ mod tests {
             error.to_string(),
             "s3://bucket/some/prefix/manifest has 101 bytes; at most 100 are read"
         );
+    }
+
+    #[tokio::test]
+    async fn upload_in_pieces_is_visible_when_complete() {
+        let bucket = bucket();
+        let upload = bucket.begin("a/pieces").await.unwrap();
+        let mut sent = Vec::new();
+        for (number, byte) in [b'x', b'y', b'z'].into_iter().enumerate() {
+            let part = bucket.send_part(&upload, number, vec![byte; 3]).await;
+            sent.push(part.unwrap());
+        }
+        assert_eq!(bucket.len("a/pieces").await.unwrap(), None);
+        bucket.complete(&upload, sent).await.unwrap();
+        let read = bucket.range("a/pieces", 0..9).await.unwrap();
+        assert_eq!(read.expect("it is there").as_ref(), b"xxxyyyzzz");
+        assert_eq!(ObjectBucket::part_bytes(0), PART_BYTES);
+        let large = ObjectBucket::part_bytes(1 << 40) as u64;
+        assert!(large * MAX_PARTS as u64 >= 1 << 40);
     }
 
     #[tokio::test]

@@ -13,4 +13,4 @@ mod blocking;
 mod bucket;
 
 pub use blocking::Blocking;
-pub use bucket::{ObjectBucket, ObjectDownload, ObjectVersion, ObjectsError, Upload};
+pub use bucket::{ObjectBucket, ObjectDownload, ObjectVersion, ObjectsError, SentPart, Upload};

@@ -306,8 +306,16 @@ impl FolderHandle {
     /// # Errors
     /// [`FolderEntryError`], or if it cannot be created.
     pub fn make_inner(&self, name: &OsStr) -> io::Result<Self> {
-        let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
-        match rustix::fs::mkdirat(&self.fd, name, mode) {
+        self.make_inner_as(name, 0o755)
+    }
+
+    /// Does the same as [`Self::make_inner`], with this mode for a created folder, reduced by the
+    /// process' umask.
+    ///
+    /// # Errors
+    /// As [`Self::make_inner`].
+    pub fn make_inner_as(&self, name: &OsStr, mode: u32) -> io::Result<Self> {
+        match rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode)) {
             Ok(()) | Err(Errno::EXIST) => self.inner(name),
             Err(error) => Err(error.into()),
         }

@@ -3,6 +3,7 @@
 //! A task can write its job's folder: each file may be a link, a FIFO or of any size, and may
 //! change between two checks. Paths come from the store, which has them from nodes.
 
+mod artifacts;
 mod code;
 mod folder;
 mod manifest;

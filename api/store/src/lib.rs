@@ -9,6 +9,7 @@
 //! Postgres still finds.
 
 pub mod after;
+pub mod artifact;
 pub mod assignment;
 pub mod checkpoint;
 mod checkpoint_request;

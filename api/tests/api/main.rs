@@ -1,6 +1,7 @@
 //! The interface as clients use it: the whole router in this process, with a real Postgres.
 
 mod after;
+mod artifacts;
 mod bad_input;
 mod client;
 mod code;

@@ -2,6 +2,7 @@
 //! test program, because each program of this package would link the same libraries again.
 
 mod after;
+mod artifacts;
 mod bad_input;
 mod browser;
 mod checkpoint_request;

@@ -21,12 +21,25 @@ of programs, so there `muster.Client` raises :class:`ImportError`.
 
 from typing import TYPE_CHECKING, Any
 
-from ._context import Context, ReportError, World, checkpointed, init, report, should_checkpoint, should_stop, world
+from ._context import Context, ReportError, World, checkpointed, init, log_artifact, log_artifacts, report, should_checkpoint, should_stop, world
 
 if TYPE_CHECKING:
     from .client import Client
 
-__all__ = ["Client", "Context", "ReportError", "World", "checkpointed", "init", "report", "should_checkpoint", "should_stop", "world"]
+__all__ = [
+    "Client",
+    "Context",
+    "ReportError",
+    "World",
+    "checkpointed",
+    "init",
+    "log_artifact",
+    "log_artifacts",
+    "report",
+    "should_checkpoint",
+    "should_stop",
+    "world",
+]
 
 
 def __getattr__(name: str) -> Any:

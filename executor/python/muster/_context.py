@@ -12,13 +12,16 @@ import signal
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
-from typing import Any, Dict, Mapping, NamedTuple, Optional
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Union
 
 #: Seconds for which a report is retried while the node's daemon is unreachable.
 PATIENCE_S = 30.0
 #: The same for the buffered points at the end of the process, which should not delay it.
 LAST_PATIENCE_S = 3.0
+#: Longest pause of an upload of an artifact, in seconds.
+UPLOAD_TIMEOUT_S = 120.0
 #: Longest duration of one request for the stop notice, in seconds.
 WAIT_S = 30
 #: Maximum number of metrics per request.
@@ -70,6 +73,8 @@ class Context:
         #: Seconds from the request to stop to SIGKILL.
         self.grace_s = int(environment.get("MUSTER_GRACE_MS", "0")) / 1000.0
         self._checkpoint_dir = environment.get("MUSTER_CHECKPOINT_DIR")
+        #: Folder whose files become artifacts of the job.
+        self.output_dir = pathlib.Path(environment.get("MUSTER_OUTPUT_DIR") or "outputs")
         self._url = environment.get("MUSTER_TRACKING_URI")
         self._token = environment.get("MUSTER_TRACKING_TOKEN")
         self._run_id = (self.job_id or "").replace("-", "")
@@ -155,6 +160,30 @@ class Context:
             self._deliver("/muster/v1/checkpoint", {"step": int(step)})
         self._request.clear()
 
+    def log_artifact(self, path: Union[str, "os.PathLike[str]"], name: Optional[str] = None) -> None:
+        """Keeps a file as an artifact of the job, under `name`, such as `plots/loss.png`. By default
+        this is the file's own name. An earlier artifact of this name is replaced.
+
+        Raises :class:`ReportError` if the node's daemon refuses the file, for example above a limit
+        of the tenant, or does not accept it within half a minute.
+        """
+        file = pathlib.Path(path)
+        if not file.is_file():
+            raise FileNotFoundError(f"{file} is not a file")
+        if self._url is not None:
+            self._upload(file, file.name if name is None else name)
+
+    def log_artifacts(self, folder: Union[str, "os.PathLike[str]"], name: Optional[str] = None) -> None:
+        """Keeps each file of a folder and of the folders in it, as :meth:`log_artifact`. Their names
+        are relative to the folder; with `name` they are below it."""
+        top = pathlib.Path(folder)
+        if not top.is_dir():
+            raise NotADirectoryError(f"{top} is not a folder")
+        for file in sorted(top.rglob("*")):
+            if file.is_file():
+                inner = file.relative_to(top).as_posix()
+                self.log_artifact(file, inner if name is None else f"{name}/{inner}")
+
     def finish(self) -> None:
         """Sends buffered points, so that the job's page shows the last ones. More may follow.
 
@@ -187,6 +216,29 @@ class Context:
                 if error.code < 500 or time.monotonic() >= until:
                     text = error.read().decode("utf-8", "replace")
                     raise ReportError(f"{path} answered {error.code}: {text}") from error
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                if time.monotonic() >= until:
+                    raise ReportError(f"{self._url}{path} could not be reached: {error}") from error
+            time.sleep(pause)
+            pause = min(pause * 2, 2.0)
+
+    def _upload(self, file: pathlib.Path, name: str) -> None:
+        path = "/muster/v1/artifacts/" + urllib.parse.quote(name)
+        until, pause = time.monotonic() + PATIENCE_S, 0.1
+        while True:
+            try:
+                with open(file, "rb") as content:
+                    request = urllib.request.Request(f"{self._url}{path}", data=content, method="PUT")
+                    request.add_header("Authorization", "Bearer " + (self._token or ""))
+                    request.add_header("Content-Type", "application/octet-stream")
+                    request.add_header("Content-Length", str(os.fstat(content.fileno()).st_size))
+                    with _OPENER.open(request, timeout=UPLOAD_TIMEOUT_S):
+                        return
+            except urllib.error.HTTPError as error:
+                is_lasting = error.code not in (429, 500, 502, 503, 504)
+                if is_lasting or time.monotonic() >= until:
+                    text = error.read().decode("utf-8", "replace")
+                    raise ReportError(f"artifact {name!r} is not kept: {error.code}: {text}") from error
             except (OSError, ValueError, http.client.HTTPException) as error:
                 if time.monotonic() >= until:
                     raise ReportError(f"{self._url}{path} could not be reached: {error}") from error
@@ -290,6 +342,16 @@ def _on_sigterm(context: Context) -> None:
 def report(step: int, scalars: Optional[Mapping[str, Any]] = None, **metrics: Any) -> None:
     """Reports metrics of a step, as :meth:`Context.report` of this process."""
     init().report(step, scalars, **metrics)
+
+
+def log_artifact(path: Union[str, "os.PathLike[str]"], name: Optional[str] = None) -> None:
+    """Keeps a file as an artifact, as :meth:`Context.log_artifact` of this process."""
+    init().log_artifact(path, name)
+
+
+def log_artifacts(folder: Union[str, "os.PathLike[str]"], name: Optional[str] = None) -> None:
+    """Keeps the files of a folder, as :meth:`Context.log_artifacts` of this process."""
+    init().log_artifacts(folder, name)
 
 
 def should_checkpoint() -> bool:

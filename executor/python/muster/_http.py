@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.message
+import hashlib
 import http.client
 import json
+import os
+import pathlib
 import time
 import urllib.error
 import urllib.parse
@@ -13,12 +17,14 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 
 from ._context import NoRedirect
 from ._settings import Settings
-from .errors import ApiError, Unreachable, refusal
+from .errors import ApiError, MusterError, Unreachable, refusal
 
 #: Seconds for which a repeatable request is tried again while the server is unreachable.
 PATIENCE_S = 30.0
 #: Longest pause between two attempts, in seconds.
 MAX_PAUSE_S = 2.0
+#: Bytes per read of a download.
+PIECE_BYTES = 1 << 20
 #: Items per page of a list.
 PAGE = 500
 
@@ -96,7 +102,36 @@ class Transport:
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, MAX_PAUSE_S)
 
+    def save(self, segments: Sequence[str], query: Mapping[str, Value], target: pathlib.Path) -> None:
+        """Writes the body of an answer to a file, which appears when it is complete.
+
+        Raises :class:`MusterError` if the body has another SHA-256 than the server states.
+        """
+        part = target.with_name(target.name + ".part")
+        digest = hashlib.sha256()
+        # Pieces of a generator: an error of the file is none of the connection.
+        pieces = self._pieces(self._url(segments, query))
+        stated = next(pieces).decode()
+        with open(part, "wb") as file:
+            for piece in pieces:
+                digest.update(piece)
+                file.write(piece)
+        if stated not in ("", digest.hexdigest()):
+            raise MusterError(f"{target} was received with the SHA-256 {digest.hexdigest()}; expected {stated}; download it again")
+        os.replace(part, target)
+
+    def _pieces(self, url: str) -> Iterator[bytes]:
+        """Yields the stated SHA-256 or nothing, and then the body of an answer."""
+        with self._opened("GET", url, None, "", None) as answer:
+            yield str(answer.headers.get("Muster-Sha256") or "").encode()
+            yield from iter(lambda: answer.read(PIECE_BYTES), b"")
+
     def _once(self, method: str, url: str, data: Optional[bytes], content_type: str, key: Optional[str]) -> Answer:
+        with self._opened(method, url, data, content_type, key) as answer:
+            return Answer(answer.read(), answer.headers)
+
+    @contextlib.contextmanager
+    def _opened(self, method: str, url: str, data: Optional[bytes], content_type: str, key: Optional[str]) -> Iterator[Any]:
         request = urllib.request.Request(url, data=data, method=method)
         # Not a header of the request itself, so a proxy's CONNECT does not contain it.
         request.add_unredirected_header("Authorization", "Bearer " + self.settings.token)
@@ -109,7 +144,7 @@ class Transport:
             request.add_header("Muster-Tenant", self.settings.tenant)
         try:
             with self._opener.open(request, timeout=self._timeout_s) as answer:
-                return Answer(answer.read(), answer.headers)
+                yield answer
         except urllib.error.HTTPError as error:
             with error:
                 if 300 <= error.code < 400:

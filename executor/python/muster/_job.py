@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import os
+import pathlib
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Union, overload
 
@@ -122,6 +124,25 @@ class Job(Resource):
         except NotFound:
             self.refresh()
             return None
+
+    def artifacts(self, prefix: str = "") -> List[Dict[str, Any]]:
+        """Returns the files that the program has written whose path begins with `prefix`: each has
+        `path`, `bytes`, `sha256`, `content_type` and `stored_at`."""
+        query = {"prefix": prefix} if prefix else {}
+        return list(self._transport.items(["jobs", self.id, "artifacts"], query))
+
+    def download_artifacts(self, folder: Union[str, "os.PathLike[str]"] = ".", prefix: str = "") -> List[pathlib.Path]:
+        """Downloads the artifacts whose path begins with `prefix` into a folder. Returns their files."""
+        files = []
+        for found in self.artifacts(prefix):
+            parts = found["path"].split("/")
+            if any(part in ("", ".", "..") for part in parts):
+                raise MusterError(f"the server names a file {found['path']!r}, which would be written elsewhere")
+            target = pathlib.Path(folder, *parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._transport.save(["jobs", self.id, "artifacts", "content"], {"path": found["path"]}, target)
+            files.append(target)
+        return files
 
     def metrics(self) -> MetricList:
         """Returns the metrics that the program has logged, by name."""

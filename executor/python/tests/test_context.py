@@ -1,8 +1,10 @@
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 from unittest import mock
@@ -36,6 +38,45 @@ class Worlds(unittest.TestCase):
         self.assertIs(muster.init(), first)
         self.assertIsNot(signal.getsignal(signal.SIGTERM), before)
         self.assertEqual(muster.world(), first.world())
+
+
+class Artifacts(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        (self.folder / "deep").mkdir()
+        (self.folder / "a.txt").write_text("a")
+        (self.folder / "deep" / "b c.txt").write_text("bc")
+
+    def sent(self, act):
+        with Daemon() as daemon:
+            act(muster.init(False, daemon.environment()))
+            return [(request.method, request.path, request.body) for request in daemon.requests if "artifacts" in request.path]
+
+    def test_file_is_sent_under_its_name(self):
+        sent = self.sent(lambda job: job.log_artifact(self.folder / "a.txt"))
+        self.assertEqual(sent, [("PUT", "/muster/v1/artifacts/a.txt", b"a")])
+        sent = self.sent(lambda job: job.log_artifact(self.folder / "a.txt", "plots/x y.txt"))
+        self.assertEqual(sent, [("PUT", "/muster/v1/artifacts/plots/x y.txt", b"a")])
+
+    def test_files_of_a_folder_keep_their_places(self):
+        sent = self.sent(lambda job: job.log_artifacts(self.folder, "all"))
+        names = [path for _, path, _ in sent]
+        self.assertEqual(names, ["/muster/v1/artifacts/all/a.txt", "/muster/v1/artifacts/all/deep/b c.txt"])
+
+    def test_refusal_names_the_artifact_and_is_not_repeated(self):
+        with Server((403, {"message": "limit job_artifacts"})) as server:
+            names = {"MUSTER_JOB_ID": "1", "MUSTER_TRACKING_URI": server.url, "MUSTER_TRACKING_TOKEN": "t"}
+            job = muster.init(False, names)
+            with self.assertRaisesRegex(muster.ReportError, "a.txt.*job_artifacts"):
+                job.log_artifact(self.folder / "a.txt")
+
+    def test_outside_nothing_is_sent_and_a_missing_file_is_an_error(self):
+        job = muster.init(False, {})
+        job.log_artifacts(self.folder)
+        self.assertEqual(job.output_dir, pathlib.Path("outputs"))
+        with self.assertRaises(FileNotFoundError):
+            job.log_artifact(self.folder / "none")
 
 
 class Reports(unittest.TestCase):

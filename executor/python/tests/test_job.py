@@ -1,3 +1,7 @@
+import hashlib
+import pathlib
+import shutil
+import tempfile
 import unittest
 
 from muster import Client, errors
@@ -32,6 +36,31 @@ class Phases(unittest.TestCase):
     def test_wait_ends_after_its_timeout(self):
         with Server((200, job())) as server, self.assertRaisesRegex(TimeoutError, "train is running"):
             Client(server.url, "t").job(ID).wait(0.1)
+
+
+class Artifacts(unittest.TestCase):
+    def download(self, path, sha256):
+        listed = {"path": path, "bytes": 3, "sha256": sha256, "content_type": "text/plain"}
+        place = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, place)
+        with Server((200, job()), (200, page(listed)), (200, b"abc", {"Muster-Sha256": sha256})) as server:
+            files = Client(server.url, "t").job(ID).download_artifacts(place, "plots/")
+            self.assertEqual(server.requests[1].query["prefix"], ["plots/"])
+            self.assertEqual(server.requests[2].query["path"], [path])
+        return place, files
+
+    def test_files_are_downloaded_with_their_folders(self):
+        place, files = self.download("plots/a b.txt", hashlib.sha256(b"abc").hexdigest())
+        self.assertEqual(files, [place / "plots" / "a b.txt"])
+        self.assertEqual(files[0].read_bytes(), b"abc")
+
+    def test_changed_content_is_an_error(self):
+        with self.assertRaisesRegex(errors.MusterError, "expected 00"):
+            self.download("plots/a.txt", "00")
+
+    def test_path_out_of_the_folder_is_refused(self):
+        with self.assertRaisesRegex(errors.MusterError, "elsewhere"):
+            self.download("plots/../../a.txt", "00")
 
 
 class Logs(unittest.TestCase):

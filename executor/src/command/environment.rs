@@ -96,6 +96,8 @@ fn ours(launch: &TaskLaunch, peers: &Peers, paths: &Paths, add: &mut impl FnMut(
     if let Some(checkpoints) = &paths.checkpoints {
         add("MUSTER_CHECKPOINT_DIR", checkpoints.display().to_string());
     }
+    let output = NodeTaskFolder::at(&paths.task).output();
+    add("MUSTER_OUTPUT_DIR", output.display().to_string());
     add("MUSTER_DATASET_DIR", paths.datasets.display().to_string());
     add("MUSTER_HOSTFILE", paths.hosts.display().to_string());
     // Shows log lines when they are printed.
@@ -214,6 +216,11 @@ pub(super) mod tests {
     use serde_json::Value;
     use uuid::Uuid;
 
+    /// Worker 0 of a job of one worker.
+    pub(crate) fn test_launch() -> TaskLaunch {
+        launch(1, 0)
+    }
+
     /// Worker `rank` of job `x` with `gpus` GPUs per worker.
     pub(in super::super) fn launch(gpus: u32, rank: u32) -> TaskLaunch {
         let job = "00000000-0000-7000-8000-0000000000ff";
@@ -287,6 +294,7 @@ pub(super) mod tests {
             ("HOROVOD_CROSS_SIZE", "3"),
             ("MUSTER_RESTART_COUNT", "2"),
             ("MUSTER_CHECKPOINT_DIR", "/c/job"),
+            ("MUSTER_OUTPUT_DIR", "/t/output"),
             ("LR", "0.1"),
         ] {
             assert_eq!(set.get(name).map(String::as_str), Some(value), "{name}");

@@ -35,6 +35,7 @@ pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandErr
     if let Some(checkpoints) = &paths.checkpoints {
         make(checkpoints)?;
     }
+    make(&NodeTaskFolder::at(&paths.task).output())?;
     let package = paths.python.join("muster");
     make(&package)?;
     for (name, text) in PACKAGE {

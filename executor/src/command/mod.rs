@@ -17,6 +17,8 @@ mod port;
 mod python;
 mod secrets;
 
+#[cfg(test)]
+pub(crate) use environment::tests::test_launch;
 pub use environment::{Paths, variables};
 pub use error::CommandError;
 pub(crate) use port::listen;

@@ -32,6 +32,9 @@ pub struct LedgerEntry {
     pub is_asked: bool,
     /// The whole log of an ended task is acknowledged. Determined again after a restart.
     pub is_log_drained: bool,
+    /// The files of an ended task's output folder are kept, or given up. Determined again after a
+    /// restart.
+    pub is_output_kept: bool,
     /// The shim's process as recorded by the daemon. The task can write `shim.json` but not this
     /// record.
     pub known_shim: Option<ProcessId>,
@@ -77,6 +80,7 @@ impl LedgerEntry {
             is_stopping: false,
             is_asked: false,
             is_log_drained: false,
+            is_output_kept: false,
             known_shim: None,
             forced_outcome: None,
             logged: LogOnce::default(),
@@ -143,7 +147,7 @@ impl LedgerEntry {
             Life::Running(_) if self.is_stopping => TaskStage::Stopping,
             Life::Running(_) => TaskStage::Running,
             Life::Ended(_) => TaskStage::Ended {
-                settled: self.acknowledged.end && self.is_log_drained,
+                settled: self.acknowledged.end && self.is_log_drained && self.is_output_kept,
             },
         }
     }

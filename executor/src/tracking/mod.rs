@@ -6,12 +6,16 @@
 //! is unreachable, and are shipped, acknowledged and fenced like those of the engine. The server
 //! shares only the task folders with the node loop.
 
+mod app;
+mod artifacts;
 mod beat;
 mod buffer;
 mod error;
 mod lines;
 mod message;
 mod metric;
+mod model;
+mod models;
 mod objective;
 mod run;
 mod secrets;

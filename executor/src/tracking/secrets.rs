@@ -1,7 +1,7 @@
 //! `GET /muster/v1/secrets`: the values that the document of the requesting task names.
 
+use super::app::TrackingApp;
 use super::error::MlflowError;
-use super::server::TrackingApp;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::CACHE_CONTROL;

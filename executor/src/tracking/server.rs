@@ -1,37 +1,36 @@
-//! The HTTP server: routes and authentication.
+//! The HTTP server and the routes of runs.
 
+use super::app::{MlflowResponse, TrackingApp};
+use super::artifacts;
 use super::error::{MlflowError, denied, not_kept};
 use super::message::{self, LogBatch, Malformed};
-use super::run::MlflowRun;
+use super::model;
 use super::secrets;
-use super::tracked::{EXPERIMENT, TrackedRuns, TrackedTask, series};
+use super::tracked::{EXPERIMENT, TrackedRuns};
+use crate::artifact::ArtifactStore;
 use crate::clock;
 use crate::code_cache::CodeCache;
 use crate::disk;
 use crate::error::ExecutorError;
 use crate::events;
-use crate::folder::NodeTaskFolder;
-use crate::log_once::LogOnce;
 use crate::secret_client::SecretClient;
 use crate::shim::{CheckpointRequest, StopNotice};
 use axum::body::Body;
 use axum::extract::{Query, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH};
+use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::stream;
-use muster_model::assignment::{TaskLaunch, TaskReport};
-use muster_model::id::TaskId;
+use muster_model::assignment::TaskReport;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
 /// Interval of flushes of buffered points.
@@ -49,20 +48,9 @@ pub struct Tracking {
     tasks: PathBuf,
     code: CodeCache,
     secrets: SecretClient,
+    artifacts: ArtifactStore,
     runs: TrackedRuns,
 }
-
-#[derive(Debug)]
-pub(super) struct TrackingApp {
-    tasks: PathBuf,
-    code: CodeCache,
-    pub(super) secrets: SecretClient,
-    runs: TrackedRuns,
-    /// Notified when a task makes its first request.
-    opened: Notify,
-}
-
-type MlflowResponse = Result<Json<Value>, MlflowError>;
 
 impl Tracking {
     /// Listens on the port of the previous daemon, so that programs which outlived it find this
@@ -74,7 +62,7 @@ impl Tracking {
         data: &Path,
         host: IpAddr,
         code: CodeCache,
-        secrets: SecretClient,
+        (secrets, artifacts): (SecretClient, ArtifactStore),
     ) -> Result<Self, ExecutorError> {
         let path = data.join("tracking-port");
         let before: Option<u16> = disk::read(&path).ok().flatten();
@@ -103,6 +91,7 @@ impl Tracking {
             tasks,
             code,
             secrets,
+            artifacts,
             runs: TrackedRuns::default(),
         })
     }
@@ -128,6 +117,8 @@ impl Tracking {
             tasks: self.tasks,
             code: self.code,
             secrets: self.secrets,
+            artifacts: self.artifacts,
+            uploads: artifacts::permits(),
             runs: self.runs,
             opened: Notify::new(),
         });
@@ -150,11 +141,21 @@ fn routes(app: Arc<TrackingApp>) -> Router {
         .route("/runs/log-batch", post(log_batch))
         .route("/runs/log-parameter", post(log_parameter))
         .route("/runs/set-tag", post(set_tag))
+        .route("/runs/search", post(search_runs))
+        .route("/runs/outputs", post(accept))
+        .route("/runs/log-inputs", post(accept))
+        .route("/runs/log-model", post(accept))
         .route("/experiments/create", post(create_experiment))
+        .route(
+            "/experiments/search",
+            get(search_experiments).post(search_experiments),
+        )
         .route("/experiments/get", get(get_experiment))
-        .route("/experiments/get-by-name", get(get_experiment));
+        .route("/experiments/get-by-name", get(get_experiment))
+        .merge(model::routes());
     Router::new()
         .nest("/api/2.0/mlflow", mlflow)
+        .merge(artifacts::routes())
         .route("/muster/v1/stopping", get(stopping))
         .route("/muster/v1/checkpoint", post(report_checkpoint))
         .route("/muster/v1/code", get(code))
@@ -269,12 +270,28 @@ async fn get_experiment(
     Query(query): Query<HashMap<String, String>>,
 ) -> MlflowResponse {
     app.with(&headers, |open| {
-        let name = query.get("experiment_name").unwrap_or(&open.launch.spec.name);
-        Ok(json!({ "experiment": {
-            "experiment_id": EXPERIMENT, "name": name, "lifecycle_stage": "active",
-            "artifact_location": open.artifacts(), "creation_time": 0, "last_update_time": 0, "tags": [],
-        } }))
+        let name = query.get("experiment_name").map(String::as_str);
+        Ok(json!({ "experiment": open.experiment(name) }))
     })
+}
+
+async fn search_experiments(
+    State(app): State<Arc<TrackingApp>>,
+    headers: HeaderMap,
+) -> MlflowResponse {
+    app.with(&headers, |open| {
+        Ok(json!({ "experiments": [open.experiment(None)] }))
+    })
+}
+
+/// Answers with the run of the job for each search. Filters are not evaluated.
+async fn search_runs(State(app): State<Arc<TrackingApp>>, headers: HeaderMap) -> MlflowResponse {
+    app.with(&headers, |open| Ok(json!({ "runs": [open.shown()] })))
+}
+
+/// Accepts what a run of Muster has no place for, such as data sets, so that programs continue.
+async fn accept(State(app): State<Arc<TrackingApp>>, headers: HeaderMap) -> MlflowResponse {
+    app.with(&headers, |_| Ok(json!({})))
 }
 
 /// Answers as soon as the task is asked to stop, or after `wait_s` seconds without a stop. With
@@ -399,84 +416,7 @@ async fn flush_for_ever(app: Arc<TrackingApp>) {
     }
 }
 
-impl TrackingApp {
-    /// Returns the task to which the token belongs.
-    pub(super) fn launch(&self, headers: &HeaderMap) -> Result<TaskLaunch, MlflowError> {
-        let id = self.open(headers)?;
-        let runs = self.lock();
-        Ok(runs.get(&id).ok_or_else(denied)?.launch.clone())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, TrackedTask>> {
-        self.runs.lock()
-    }
-
-    fn with(
-        &self,
-        headers: &HeaderMap,
-        answer: impl FnOnce(&mut TrackedTask) -> Result<Value, MlflowError>,
-    ) -> MlflowResponse {
-        let id = self.open(headers)?;
-        let mut runs = self.lock();
-        // The task may have ended meanwhile.
-        answer(runs.get_mut(&id).ok_or_else(denied)?).map(Json)
-    }
-
-    /// Returns the task to which the token belongs, and records it.
-    fn open(&self, headers: &HeaderMap) -> Result<TaskId, MlflowError> {
-        let given = headers
-            .get(AUTHORIZATION)
-            .and_then(|value| value.to_str().ok());
-        let token = given
-            .and_then(|text| text.strip_prefix("Bearer "))
-            .ok_or_else(denied)?;
-        let id: TaskId = token
-            .split('.')
-            .next()
-            .unwrap_or_default()
-            .parse()
-            .map_err(|_| denied())?;
-        let folder = NodeTaskFolder::of(&self.tasks, id);
-        let right = folder.token().text().map_err(|_| denied())?;
-        if !is_same(token, &right) || folder.exit().is_there() {
-            return Err(denied());
-        }
-        if self.lock().contains_key(&id) {
-            return Ok(id);
-        }
-        let launch: TaskLaunch = folder.task().read().ok().flatten().ok_or_else(denied)?;
-        // Without the lock: the events of a long task take time to read, and other tasks must not
-        // wait.
-        let run = MlflowRun::new(aside(|| series(&launch, &folder))?);
-        self.lock().entry(id).or_insert(TrackedTask {
-            folder,
-            launch,
-            run,
-            logged: LogOnce::default(),
-        });
-        self.opened.notify_one();
-        Ok(id)
-    }
-}
-
-/// Runs blocking work; a runtime with several threads continues with its other tasks meanwhile.
-fn aside<T>(work: impl FnOnce() -> T) -> T {
-    match Handle::current().runtime_flavor() {
-        RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
-        _ => work(),
-    }
-}
-
 fn text(body: &Value, field: &str) -> Option<String> {
     let found = body.get(field).and_then(Value::as_str);
     found.filter(|text| !text.is_empty()).map(str::to_owned)
-}
-
-/// Compares in constant time for equal lengths, so that the time does not reveal a matching prefix.
-fn is_same(given: &str, right: &str) -> bool {
-    let differing = given
-        .bytes()
-        .zip(right.bytes())
-        .fold(0, |sum, (a, b)| sum | (a ^ b));
-    given.len() == right.len() && differing == 0
 }

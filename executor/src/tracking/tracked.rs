@@ -2,6 +2,7 @@
 
 use super::error::{MlflowError, not_kept};
 use super::message::{self, LogBatch};
+use super::models::LoggedModels;
 use super::run::MlflowRun;
 use super::series::{ProgressSeries, TaskReportSummary};
 use crate::clock;
@@ -28,6 +29,7 @@ pub(super) struct TrackedTask {
     pub folder: NodeTaskFolder,
     pub launch: TaskLaunch,
     pub run: MlflowRun,
+    pub models: LoggedModels,
     pub logged: LogOnce,
 }
 
@@ -84,10 +86,29 @@ impl TrackedTask {
         })
     }
 
-    /// Returns the folder of artifacts. It is part of the task's folder and removed with it.
-    pub(super) fn artifacts(&self) -> String {
-        format!("file://{}", self.folder.path().join("artifacts").display())
+    /// Returns the only experiment. It has any name that the program gives.
+    pub(super) fn experiment(&self, name: Option<&str>) -> Value {
+        json!({
+            "experiment_id": EXPERIMENT, "name": name.unwrap_or(&self.launch.spec.name),
+            "lifecycle_stage": "active", "artifact_location": self.artifacts(), "creation_time": 0,
+            "last_update_time": 0, "tags": [],
+        })
     }
+
+    /// Returns the URI of the folder of artifacts.
+    pub(super) fn artifacts(&self) -> String {
+        artifact_uri(&self.launch)
+    }
+}
+
+/// Returns the URI of the folder of the job's artifacts.
+pub(super) fn artifact_uri(launch: &TaskLaunch) -> String {
+    format!("mlflow-artifacts:/{}", artifact_root(launch))
+}
+
+/// Returns its path in MLflow's artifact repository.
+pub(super) fn artifact_root(launch: &TaskLaunch) -> String {
+    format!("{EXPERIMENT}/{}/artifacts", launch.job_id.0.simple())
 }
 
 /// Returns the series of rank 0, continued from the events that an earlier daemon stored.

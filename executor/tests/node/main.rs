@@ -2,6 +2,8 @@
 //! and the scheduler uses the real gRPC contract. No test asserts a duration (`gpu` prints them).
 //! Each test ends with a check that no process is left.
 
+mod artifact_records;
+mod artifacts;
 mod command;
 mod crash;
 mod driver;

@@ -1,6 +1,7 @@
 //! Scheduler for tests: the real gRPC contract within this process. It records what it receives,
 //! and its connection can be cut and restored.
 
+use crate::artifact_records::ArtifactRecords;
 use crate::remote_stub::{RemoteStub, TestSession};
 use muster_model::assignment::{Observed, Peers, TaskLaunch};
 use muster_model::id::TaskId;
@@ -8,7 +9,9 @@ use muster_model::remote::RemoteAction;
 use muster_proto::session::node_sessions_server::{NodeSessions, NodeSessionsServer};
 use muster_proto::session::remote_sessions_server::RemoteSessionsServer;
 use muster_proto::session::{
-    AssignedTask, Assignment, Erase, Erased, FromNode, HeartbeatAck, Hello, OpenRemote, Report,
+    AdmitArtifactAnswer, AdmitArtifactRequest, AssignedTask, Assignment, Erase, Erased, FromNode,
+    HeartbeatAck, Hello, KeepArtifactAnswer, KeepArtifactRequest, ListArtifactsAnswer,
+    ListArtifactsRequest, OpenRemote, RemoveArtifactAnswer, RemoveArtifactRequest, Report,
     ReportAck, TaskSecret, TaskSecretsAnswer, TaskSecretsRequest, ToNode, Welcome, from_node,
     task_secret, to_node,
 };
@@ -51,6 +54,7 @@ struct NodeSessionStub {
     is_reachable: watch::Receiver<bool>,
     has_lost: Arc<AtomicBool>,
     secrets: Arc<Mutex<Secrets>>,
+    artifacts: Arc<Mutex<ArtifactRecords>>,
     lease_ms: u64,
 }
 
@@ -72,6 +76,7 @@ pub struct Scheduler {
     is_reachable: watch::Sender<bool>,
     has_lost: Arc<AtomicBool>,
     secrets: Arc<Mutex<Secrets>>,
+    artifacts: Arc<Mutex<ArtifactRecords>>,
     _runtime: Runtime,
 }
 
@@ -95,6 +100,7 @@ impl Scheduler {
         let (is_reachable, reachable) = watch::channel(true);
         let has_lost = Arc::new(AtomicBool::new(false));
         let secrets = Arc::new(Mutex::new(Secrets::default()));
+        let artifacts = Arc::new(Mutex::new(ArtifactRecords::default()));
         let service = NodeSessionStub {
             heard: Arc::clone(&heard),
             assignment: assigned,
@@ -103,6 +109,7 @@ impl Scheduler {
             is_reachable: reachable,
             has_lost: Arc::clone(&has_lost),
             secrets: Arc::clone(&secrets),
+            artifacts: Arc::clone(&artifacts),
             lease_ms,
         };
         let listener = runtime
@@ -127,11 +134,15 @@ impl Scheduler {
             is_reachable,
             has_lost,
             secrets,
+            artifacts,
             _runtime: runtime,
         }
     }
 
     pub fn assign(&self, generation: u64, tasks: &[TaskToAssign]) {
+        let launches = tasks.iter().map(|task| task.launch.clone());
+        let launches = launches.map(|launch| (launch.task_id.to_string(), launch));
+        self.artifacts().launches.extend(launches);
         let tasks = tasks.iter().map(|task| AssignedTask {
             launch_json: serde_json::to_string(&task.launch).expect("JSON"),
             peers_json: serde_json::to_string(&task.peers).expect("JSON"),
@@ -184,6 +195,11 @@ impl Scheduler {
     /// Number of requests for secrets.
     pub fn asked_secrets(&self) -> u32 {
         self.secrets().asked
+    }
+
+    /// Artifacts that the node has recorded.
+    pub fn artifacts(&self) -> MutexGuard<'_, ArtifactRecords> {
+        self.artifacts.lock().expect("not poisoned")
     }
 
     fn secrets(&self) -> MutexGuard<'_, Secrets> {
@@ -338,9 +354,45 @@ impl NodeSessions for NodeSessionStub {
             secrets: results.collect(),
         }))
     }
+
+    async fn admit_artifact(
+        &self,
+        request: Request<AdmitArtifactRequest>,
+    ) -> Result<Response<AdmitArtifactAnswer>, Status> {
+        let answer = self.artifacts().admit(request.get_ref())?;
+        Ok(Response::new(answer))
+    }
+
+    async fn keep_artifact(
+        &self,
+        request: Request<KeepArtifactRequest>,
+    ) -> Result<Response<KeepArtifactAnswer>, Status> {
+        let answer = self.artifacts().keep(request.into_inner())?;
+        Ok(Response::new(answer))
+    }
+
+    async fn list_artifacts(
+        &self,
+        request: Request<ListArtifactsRequest>,
+    ) -> Result<Response<ListArtifactsAnswer>, Status> {
+        let answer = self.artifacts().list(request.get_ref())?;
+        Ok(Response::new(answer))
+    }
+
+    async fn remove_artifact(
+        &self,
+        request: Request<RemoveArtifactRequest>,
+    ) -> Result<Response<RemoveArtifactAnswer>, Status> {
+        let answer = self.artifacts().remove(request.get_ref())?;
+        Ok(Response::new(answer))
+    }
 }
 
 impl NodeSessionStub {
+    fn artifacts(&self) -> MutexGuard<'_, ArtifactRecords> {
+        self.artifacts.lock().expect("not poisoned")
+    }
+
     async fn hold(
         mut self,
         incoming: &mut Streaming<FromNode>,

@@ -4,6 +4,7 @@
 //! A session knows one node. It never decides what runs there: it sends the stored assignment, and
 //! again after each change.
 
+mod artifacts;
 mod assignment;
 mod decode;
 mod erasing;
@@ -160,6 +161,42 @@ impl NodeSessions for Sessions {
     ) -> Result<Response<proto::TaskSecretsAnswer>, Status> {
         registry::leads(&self.leader)?;
         let answer = self.secrets_of_task(&request.into_inner()).await?;
+        Ok(Response::new(answer))
+    }
+
+    async fn admit_artifact(
+        &self,
+        request: Request<proto::AdmitArtifactRequest>,
+    ) -> Result<Response<proto::AdmitArtifactAnswer>, Status> {
+        registry::leads(&self.leader)?;
+        let answer = artifacts::admit(&self.pool, request.into_inner()).await?;
+        Ok(Response::new(answer))
+    }
+
+    async fn keep_artifact(
+        &self,
+        request: Request<proto::KeepArtifactRequest>,
+    ) -> Result<Response<proto::KeepArtifactAnswer>, Status> {
+        registry::leads(&self.leader)?;
+        let answer = artifacts::keep(&self.pool, request.into_inner()).await?;
+        Ok(Response::new(answer))
+    }
+
+    async fn list_artifacts(
+        &self,
+        request: Request<proto::ListArtifactsRequest>,
+    ) -> Result<Response<proto::ListArtifactsAnswer>, Status> {
+        registry::leads(&self.leader)?;
+        let answer = artifacts::list(&self.pool, request.into_inner()).await?;
+        Ok(Response::new(answer))
+    }
+
+    async fn remove_artifact(
+        &self,
+        request: Request<proto::RemoveArtifactRequest>,
+    ) -> Result<Response<proto::RemoveArtifactAnswer>, Status> {
+        registry::leads(&self.leader)?;
+        let answer = artifacts::remove(&self.pool, request.into_inner()).await?;
         Ok(Response::new(answer))
     }
 }

@@ -2,6 +2,7 @@
 import { client, take, takeAnswer } from "./client";
 import type {
   Accuracy,
+  ArtifactView,
   CheckpointView,
   Explanation,
   JobChange,
@@ -192,6 +193,31 @@ export async function checkpoints(id: string, signal?: AbortSignal): Promise<Che
   return everything((after) =>
     take(client.GET("/api/v1/jobs/{id}/checkpoints", { params: { path: { id }, query: after }, ...cut(signal) })),
   );
+}
+
+export async function artifacts(id: string, signal?: AbortSignal): Promise<ArtifactView[]> {
+  return everything((after) =>
+    take(client.GET("/api/v1/jobs/{id}/artifacts", { params: { path: { id }, query: after }, ...cut(signal) })),
+  );
+}
+
+export function artifactFile(id: string, path: string): Promise<Blob> {
+  const params = { path: { id }, query: { path } };
+  return take(client.GET("/api/v1/jobs/{id}/artifacts/content", { params, parseAs: "blob" }));
+}
+
+/** Returns the beginning of an artifact as text. */
+export async function artifactText(
+  id: string,
+  path: string,
+  firstBytes: number,
+  signal?: AbortSignal,
+): Promise<string> {
+  const params = { path: { id }, query: { path, first_bytes: firstBytes } };
+  const { data } = await takeAnswer<unknown>(
+    client.GET("/api/v1/jobs/{id}/artifacts/content", { params, parseAs: "text", ...cut(signal) }),
+  );
+  return typeof data === "string" ? data : "";
 }
 
 export function checkpointFile(id: string, step: number, name: string): Promise<Blob> {

@@ -194,6 +194,44 @@ export interface paths {
         patch: operations["editJob"];
         trace?: never;
     };
+    "/api/v1/jobs/{id}/artifacts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List a job's artifacts
+         * @description Files that its program has written to `MUSTER_OUTPUT_DIR` or has logged with MLflow, by path.
+         *     They are deleted with the job.
+         */
+        get: operations["listArtifacts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{id}/artifacts/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Download an artifact */
+        get: operations["downloadArtifact"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{id}/cancel": {
         parameters: {
             query?: never;
@@ -1451,6 +1489,28 @@ export interface components {
          * @enum {string}
          */
         AllowedPreemption: "never" | "suspend" | "restart";
+        /** @description A file that a program of the job has written. */
+        ArtifactView: {
+            /** Format: int64 */
+            bytes: number;
+            /** @description According to the ending of the path. */
+            content_type: string;
+            /** @description Names separated by `/`. */
+            path: string;
+            /**
+             * Format: int64
+             * @description Revision of the job's task set at that time.
+             */
+            revision: number;
+            /** @description Task that has written it last. */
+            role: components["schemas"]["Role"];
+            sha256: string;
+            /**
+             * Format: date-time
+             * @description When it was stored.
+             */
+            stored_at: string;
+        };
         /** @description Request for trials to train outside. */
         Ask: {
             /**
@@ -3248,9 +3308,24 @@ export interface components {
         LimitsChange: {
             /**
              * Format: int64
+             * @description Maximum bytes of the artifacts of all jobs.
+             */
+            artifact_bytes?: number | null;
+            /**
+             * Format: int64
              * @description Maximum bytes of stored code archives. Unused ones are removed.
              */
             code_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description Maximum bytes of the artifacts of one job.
+             */
+            job_artifact_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description Maximum number of artifacts of one job.
+             */
+            job_artifacts?: number | null;
             /**
              * Format: int64
              * @description Maximum number of listed checkpoints of one job. The oldest are removed from the list,
@@ -3958,6 +4033,32 @@ export interface components {
              */
             step: number;
             suspected: components["schemas"]["SuspectedView"] | null;
+        };
+        /** @description One page of a list. */
+        Page_ArtifactView: {
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
+            continue: string | null;
+            items: {
+                /** Format: int64 */
+                bytes: number;
+                /** @description According to the ending of the path. */
+                content_type: string;
+                /** @description Names separated by `/`. */
+                path: string;
+                /**
+                 * Format: int64
+                 * @description Revision of the job's task set at that time.
+                 */
+                revision: number;
+                /** @description Task that has written it last. */
+                role: components["schemas"]["Role"];
+                sha256: string;
+                /**
+                 * Format: date-time
+                 * @description When it was stored.
+                 */
+                stored_at: string;
+            }[];
         };
         /** @description One page of a list. */
         Page_BestTrialView: {
@@ -5640,9 +5741,24 @@ export interface components {
         TenantLimits: {
             /**
              * Format: int64
+             * @description Maximum bytes of the artifacts of all jobs.
+             */
+            artifact_bytes: number;
+            /**
+             * Format: int64
              * @description Maximum bytes of stored code archives. Unused ones are removed.
              */
             code_bytes: number;
+            /**
+             * Format: int64
+             * @description Maximum bytes of the artifacts of one job.
+             */
+            job_artifact_bytes: number;
+            /**
+             * Format: int64
+             * @description Maximum number of artifacts of one job.
+             */
+            job_artifacts: number;
             /**
              * Format: int64
              * @description Maximum number of listed checkpoints of one job. The oldest are removed from the list,
@@ -6840,6 +6956,89 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["JobView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listArtifacts: {
+        parameters: {
+            query?: {
+                /** @description Only artifacts whose path begins with this text, such as `plots/`. */
+                prefix?: string;
+                /** @description Items per page. */
+                limit?: number;
+                /** @description Value of `continue` of the last page. */
+                continue?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of its artifacts */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_ArtifactView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    downloadArtifact: {
+        parameters: {
+            query: {
+                /** @description Path of the artifact. */
+                path: string;
+                /**
+                 * @description `true`: to be shown by a browser, with the content type of the artifact and without scripts.
+                 *     Default: to be saved as a file.
+                 */
+                inline?: boolean;
+                /** @description Only this number of bytes from the beginning. */
+                first_bytes?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    /** @description Hex SHA-256 of the whole file; absent with `first_bytes` */
+                    "Muster-Sha256"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": number[];
                 };
             };
             /** @description A refusal */

@@ -26,6 +26,7 @@ export type TaskState = Schemas["TaskState"];
 export type Outcome = Schemas["Outcome"];
 export type TaskView = Schemas["TaskView"];
 export type CheckpointView = Schemas["CheckpointView"];
+export type ArtifactView = Schemas["ArtifactView"];
 export type StoredEvent = Schemas["EventView"];
 export type MusterEvent = Schemas["Event"];
 export type Verdict = Schemas["Verdict"];

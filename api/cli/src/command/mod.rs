@@ -2,6 +2,7 @@
 //! decisions.
 
 mod array;
+pub mod artifacts;
 pub mod checkpoints;
 pub mod code;
 pub mod compare;
@@ -113,6 +114,8 @@ pub enum RemoteCommand {
     Delete(verbs::DeleteArgs),
     /// List a job's checkpoints, or download one
     Checkpoints(checkpoints::CheckpointsArgs),
+    /// List files that a job's program has written, or download them
+    Artifacts(artifacts::ArtifactsArgs),
     /// Export a checkpoint's model as one file: safetensors or ONNX
     Export(export::ExportArgs),
     /// Download the code of a program's job into a new folder
@@ -189,6 +192,7 @@ impl RemoteCommand {
             Self::Cancel(job) => job.run(session, verbs::JobVerb::Cancel).await?,
             Self::Delete(options) => options.run(session).await?,
             Self::Checkpoints(options) => options.run(session).await?,
+            Self::Artifacts(options) => options.run(session).await?,
             Self::Export(options) => options.run(session).await?,
             Self::Code(options) => options.run(session).await?,
             Self::Model(options) => options.run(session).await?,

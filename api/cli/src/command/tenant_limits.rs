@@ -30,6 +30,15 @@ pub struct TenantLimitsArgs {
     /// Bytes of stored code archives.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     code_bytes: Option<TenantLimitArg>,
+    /// Bytes of the artifacts of all jobs.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    artifact_bytes: Option<TenantLimitArg>,
+    /// Artifacts of one job.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    job_artifacts: Option<TenantLimitArg>,
+    /// Bytes of the artifacts of one job.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    job_artifact_bytes: Option<TenantLimitArg>,
     /// Stored secrets.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     secrets: Option<TenantLimitArg>,
@@ -91,6 +100,9 @@ impl TenantLimitsArgs {
             tokens: value(self.tokens),
             user_tokens: value(self.user_tokens),
             code_bytes: value(self.code_bytes),
+            artifact_bytes: value(self.artifact_bytes),
+            job_artifacts: value(self.job_artifacts),
+            job_artifact_bytes: value(self.job_artifact_bytes),
             secrets: value(self.secrets),
             job_events: value(self.job_events),
             job_event_bytes: value(self.job_event_bytes),

@@ -105,6 +105,12 @@ limits! {
     user_tokens = 100;
     /// Maximum bytes of stored code archives. Unused ones are removed.
     code_bytes = 10 << 30;
+    /// Maximum bytes of the artifacts of all jobs.
+    artifact_bytes = 1 << 40;
+    /// Maximum number of artifacts of one job.
+    job_artifacts = 10_000;
+    /// Maximum bytes of the artifacts of one job.
+    job_artifact_bytes = 100 << 30;
     /// Maximum number of stored secrets.
     secrets = 1_000;
     /// Maximum number of events that the tasks of one job report, including evaluations. Later ones

@@ -4,6 +4,7 @@
 //! They are in this crate because the client must depend on no other crate of Muster, and copies
 //! would drift. They contain no behaviour: `muster-api` decides what they show.
 
+mod artifact;
 mod code;
 mod explain;
 mod family;
@@ -19,6 +20,7 @@ mod stream;
 mod study;
 mod tenant;
 
+pub use artifact::ArtifactView;
 pub use code::CodeView;
 pub use explain::{
     BatchView, BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay,

@@ -228,6 +228,11 @@ pub async fn empty(conn: &mut PgConnection, jobs: &[JobId]) -> Result<u64, Store
     rows += empty_table!(
         conn,
         due,
+        "delete from artifact where ctid = any(array(select ctid from artifact where job_id = any($1) limit $2))"
+    );
+    rows += empty_table!(
+        conn,
+        due,
         "delete from forecast where ctid = any(array(select ctid from forecast where job_id = any($1) limit $2))"
     );
     rows += empty_table!(
@@ -257,6 +262,11 @@ pub async fn empty(conn: &mut PgConnection, jobs: &[JobId]) -> Result<u64, Store
                and not exists (select from allocation a where a.task_id = t.id)
                and not exists (select from node_fault f where f.task_id = t.id)
              limit $2))"
+    );
+    rows += empty_table!(
+        conn,
+        due,
+        "delete from artifact_use where ctid = any(array(select ctid from artifact_use where job_id = any($1) limit $2))"
     );
     rows += empty_table!(
         conn,

@@ -1,6 +1,7 @@
 //! Tests on a real Postgres; each test has its own database. One program, because each program
 //! would be linked separately.
 
+mod artifact;
 mod event;
 mod family;
 mod fault;

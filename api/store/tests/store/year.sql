@@ -100,6 +100,12 @@ begin
     insert into checkpoint (tenant_id, job_id, step, epoch, revision, path, bytes, manifest_sha256, written_at)
         select red, md5('job-' || d || '-' || n)::uuid, s, 1, 1, 'step-1', 1, 'sum', t
         from generate_series(1, 20) n, generate_series(1, 2) s;
+    insert into artifact (job_id, path, tenant_id, object, bytes, sha256, content_type, role, role_index, revision, stored_at)
+        select md5('job-' || d || '-' || n)::uuid, 'plots/' || s || '.png', red, md5('object-' || d || '-' || n || '-' || s)::uuid, 1000,
+               repeat('a', 64), 'image/png', 'worker', 0, 1, t
+        from generate_series(1, 20) n, generate_series(1, 2) s;
+    insert into artifact_use (job_id, tenant_id, files, bytes)
+        select md5('job-' || d || '-' || n)::uuid, red, 2, 2000 from generate_series(1, 20) n;
     insert into job_volume (job_id, tenant_id) select md5('job-' || d || '-' || n)::uuid, red from generate_series(1, 20) n;
     insert into forecast (job_id, made_at, tenant_id, widen, gpu_s)
         select md5('job-' || d || '-' || n)::uuid, t, red, 1, 1 from generate_series(1, 20) n;

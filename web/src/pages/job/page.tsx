@@ -7,6 +7,7 @@ import { Empty, Failure, Loading } from "../../ui/states";
 import { useTitle } from "../../ui/title";
 import { toYaml } from "../../words/document";
 import { resizeSentence } from "../../words/resize";
+import { Artifacts } from "./artifacts";
 import { Checkpoints } from "./checkpoints";
 import { Curves } from "./curves";
 import { LastOutput } from "./failed";
@@ -19,7 +20,7 @@ import { Timeline } from "./timeline";
 import { Why } from "./why";
 import type { JobView, TaskView } from "../../api/types";
 
-const TABS = ["overview", "metrics", "tasks", "logs", "events", "checkpoints", "spec"] as const;
+const TABS = ["overview", "metrics", "tasks", "logs", "events", "checkpoints", "artifacts", "spec"] as const;
 type Tab = (typeof TABS)[number];
 
 export function JobPage() {
@@ -168,6 +169,8 @@ function Body({ tab, job, data }: { tab: Tab; job: JobView; data: JobData }) {
       return <Timeline resource={data.events} />;
     case "checkpoints":
       return <Checkpoints job={job} resource={data.checkpoints} />;
+    case "artifacts":
+      return <Artifacts job={job} />;
     case "spec":
       return (
         <Panel title="Job document" className="panel-flush">

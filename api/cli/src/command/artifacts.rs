@@ -1,0 +1,106 @@
+//! `muster artifacts`: files that a job's program has written.
+
+use super::{CliSession, NotFound};
+use crate::output::{bytes, counted, line, table};
+use anyhow::Context as _;
+use clap::Args;
+use futures::StreamExt as _;
+use muster_archive::ArchiveDigest;
+use muster_client::Download;
+use muster_model::artifact::is_artifact_path;
+use muster_model::view::ArtifactView;
+use std::path::{Path, PathBuf};
+use time::format_description::well_known::Rfc3339;
+use tokio::io::AsyncWriteExt as _;
+
+#[derive(Debug, Args)]
+pub struct ArtifactsArgs {
+    /// Id of the job, or name (its newest job).
+    job: String,
+    /// Only artifacts whose path begins with this text, such as `plots/`.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    prefix: String,
+    /// Download them into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    download: Option<PathBuf>,
+}
+
+impl ArtifactsArgs {
+    /// # Errors
+    /// If the job does not exist, the server refuses, or a file cannot be written.
+    pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
+        let job = session.job(&self.job).await?;
+        let found = session.client.artifacts(job.id, &self.prefix).await?;
+        let Some(to) = &self.download else {
+            return session.output.print(&found, |found| shown(found));
+        };
+        if found.is_empty() && !self.prefix.is_empty() {
+            let (name, prefix) = (&job.name, &self.prefix);
+            let message = format!("job {name} has no artifact that begins with {prefix:?}");
+            return Err(NotFound(message).into());
+        }
+        let mut total = 0;
+        for one in &found {
+            anyhow::ensure!(
+                is_artifact_path(&one.path),
+                "the server names a file {:?}, which would be written elsewhere",
+                one.path
+            );
+            let download = session.client.artifact(job.id, &one.path).await?;
+            save(download, one, &to.join(&one.path)).await?;
+            total += one.bytes;
+        }
+        let files = counted(u32::try_from(found.len()).unwrap_or(u32::MAX), "file");
+        line(&format!(
+            "wrote {files}, {} to {}",
+            bytes(total),
+            to.display()
+        ))
+    }
+}
+
+fn shown(found: &[ArtifactView]) -> String {
+    if found.is_empty() {
+        return "no artifacts yet; programs write them to MUSTER_OUTPUT_DIR".to_owned();
+    }
+    let rows = found.iter().map(|one| {
+        let stored_at = one.stored_at.replace_nanosecond(0).unwrap_or(one.stored_at);
+        [
+            one.path.clone(),
+            bytes(one.bytes),
+            stored_at.format(&Rfc3339).unwrap_or_default(),
+            format!("{}-{}", one.role.kind(), one.role.index()),
+        ]
+    });
+    table(["path", "size", "stored", "task"], rows)
+}
+
+/// Downloads to a temporary name, compares the digest and renames the file.
+async fn save(mut download: Download, one: &ArtifactView, to: &Path) -> anyhow::Result<()> {
+    let folder = to.parent().context("the target is a file")?;
+    let made = tokio::fs::create_dir_all(folder).await;
+    made.with_context(|| format!("create {}", folder.display()))?;
+    let mut name = to.file_name().context("the target is a file")?.to_owned();
+    name.push(".part");
+    let part = to.with_file_name(name);
+    let written = || format!("write {}", part.display());
+    let file = tokio::fs::File::create(&part).await;
+    let mut file = file.with_context(written)?;
+    let mut digest = ArchiveDigest::default();
+    while let Some(piece) = download.body.next().await {
+        let piece = piece?;
+        digest.update(&piece);
+        file.write_all(&piece).await.with_context(written)?;
+    }
+    file.sync_all().await.with_context(written)?;
+    // The program may have replaced the artifact since it was listed.
+    let expected = download.sha256.as_ref().unwrap_or(&one.sha256);
+    let found = digest.hex();
+    anyhow::ensure!(
+        found == *expected,
+        "{} was received with the SHA-256 {found}; expected {expected}; download it again",
+        one.path
+    );
+    let renamed = tokio::fs::rename(&part, to).await;
+    renamed.with_context(|| format!("write {}", to.display()))
+}

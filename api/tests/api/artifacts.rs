@@ -1,0 +1,146 @@
+//! Artifacts: lists by prefix and page, contents with safe headers, and other tenants.
+
+use crate::world::{BLUE, RED, World, at};
+use muster_archive::ArchiveDigest;
+use muster_model::artifact::{artifact_folder, content_type_of};
+use muster_model::id::JobId;
+use muster_model::task::Role;
+use muster_store::artifact::{self, ArtifactContent, ArtifactWriter};
+use muster_store::pool;
+use serde_json::Value;
+use std::path::PathBuf;
+use uuid::Uuid;
+
+fn stored(world: &World, job: JobId, object: Uuid) -> PathBuf {
+    let folder = world.checkpoints().join(artifact_folder(world.red, job));
+    std::fs::create_dir_all(&folder).expect("made");
+    folder.join(object.to_string())
+}
+
+/// Stores an artifact as an executor does.
+async fn write(world: &World, job: JobId, path: &str, content: &[u8]) -> PathBuf {
+    let mut digest = ArchiveDigest::default();
+    digest.update(content);
+    let content_row = ArtifactContent {
+        object: Uuid::now_v7(),
+        bytes: content.len() as u64,
+        sha256: digest.hex(),
+        content_type: content_type_of(path).to_owned(),
+    };
+    let file = stored(world, job, content_row.object);
+    std::fs::write(&file, content).expect("written");
+    let writer = ArtifactWriter {
+        tenant: world.red,
+        job,
+        role: Role::Worker { rank: 0 },
+        revision: 1,
+    };
+    let mut tx = pool::begin(&world.scheduler).await.expect("open");
+    artifact::keep(&mut tx, &writer, path, &content_row, at(5))
+        .await
+        .expect("kept");
+    tx.commit().await.expect("committed");
+    file
+}
+
+fn url(job: JobId, query: &str) -> String {
+    format!("/api/v1/jobs/{job}/artifacts{query}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn artifacts_are_listed_by_prefix_in_pages() {
+    let world = World::new().await;
+    let job = world.submit("writer").await;
+    for path in ["plots/b.png", "plots/a.png", "metrics.csv"] {
+        write(&world, job, path, b"x").await;
+    }
+    let paths = async |query: &str| {
+        let page: Value = world.get(RED, &url(job, query)).await.json();
+        let items = page["items"].as_array().expect("items").clone();
+        let paths = items
+            .iter()
+            .map(|item| item["path"].as_str().expect("a path").to_owned());
+        (
+            paths.collect::<Vec<_>>(),
+            page["continue"].as_str().map(str::to_owned),
+        )
+    };
+    let all = ["metrics.csv", "plots/a.png", "plots/b.png"].map(str::to_owned);
+    assert_eq!(paths("").await, (all.to_vec(), None));
+    assert_eq!(paths("?prefix=plots/").await.0, all[1..]);
+    let (first, next) = paths("?limit=2").await;
+    assert_eq!(first, all[..2]);
+    let next = next.expect("more");
+    assert_eq!(
+        paths(&format!("?limit=2&continue={next}")).await.0,
+        all[2..]
+    );
+    let page: Value = world.get(RED, &url(job, "")).await.json();
+    assert_eq!(page["items"][1]["content_type"], "image/png");
+    assert_eq!(page["items"][1]["bytes"], 1);
+    for path in ["", "/content?path=metrics.csv"] {
+        assert_eq!(world.get(BLUE, &url(job, path)).await.status, 404, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_is_never_run_by_a_browser() {
+    let world = World::new().await;
+    let job = world.submit("writer").await;
+    let page = b"<script>alert(1)</script>";
+    write(&world, job, "report \"1\".html", page).await;
+    let content = url(job, "/content?path=report%20%221%22.html");
+    let saved = world.get(RED, &content).await;
+    assert_eq!(saved.body, page);
+    assert_eq!(saved.header("content-type"), "application/octet-stream");
+    assert_eq!(
+        saved.header("content-disposition"),
+        "attachment; filename=\"report _1_.html\""
+    );
+    assert_eq!(saved.header("muster-sha256").len(), 64);
+    let shown = world.get(RED, &format!("{content}&inline=true")).await;
+    assert_eq!(shown.header("content-type"), "text/html; charset=utf-8");
+    for answer in [&saved, &shown] {
+        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+        let policy = answer.header("content-security-policy");
+        assert!(
+            policy.starts_with("sandbox; default-src 'none'"),
+            "{policy}"
+        );
+    }
+    let first = world.get(RED, &format!("{content}&first_bytes=7")).await;
+    assert_eq!(first.text(), "<script");
+    assert_eq!(first.header("content-length"), "7");
+    for wrong in [
+        "/content",
+        "/content?path=../x",
+        "/content?path=/etc/passwd",
+        "/content?path=a%0ab",
+        "/content?path=a&first_bytes=0",
+    ] {
+        let status = world.get(RED, &url(job, wrong)).await.status;
+        assert!(
+            status.is_client_error() && status != 404,
+            "{wrong}: {status}"
+        );
+    }
+    assert_eq!(
+        world.get(RED, &url(job, "/content?path=none")).await.status,
+        404
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changed_file_of_the_store_is_not_served() {
+    let world = World::new().await;
+    let job = world.submit("writer").await;
+    let file = write(&world, job, "a.txt", b"content").await;
+    let content = url(job, "/content?path=a.txt");
+    std::fs::write(&file, "cut").expect("written");
+    assert_eq!(world.get(RED, &content).await.status, 404);
+    std::fs::remove_file(&file).expect("removed");
+    std::os::unix::fs::symlink("/etc/passwd", &file).expect("linked");
+    let answer = world.get(RED, &content).await;
+    assert!(!answer.status.is_success(), "{}", answer.status);
+    assert!(!answer.text().contains("root:"));
+}

@@ -1,0 +1,76 @@
+//! Why an artifact is not kept or not found.
+
+use muster_model::artifact::PATH_RULE;
+use muster_objects::ObjectsError;
+use std::io;
+use tonic::{Code, Status};
+
+/// Why an artifact is not kept or not found.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArtifactError {
+    #[error("{0:?} is no path of an artifact: {PATH_RULE}")]
+    Path(String),
+    #[error("there is no session with the scheduler")]
+    NoSession,
+    #[error("the scheduler does not answer")]
+    Silent,
+    #[error("the scheduler refuses: {}", .0.message())]
+    Scheduler(Box<Status>),
+    /// A limit of the tenant, or a later start of the job.
+    #[error("{0}")]
+    Refused(String),
+    #[error("it became larger during the upload than the {most_bytes} bytes that it may have")]
+    Grown { most_bytes: u64 },
+    #[error("it changed during the upload")]
+    Changed,
+    #[error("it cannot be read")]
+    Read(#[source] io::Error),
+    #[error("the checkpoint store is full")]
+    StoreFull,
+    #[error("the checkpoint store cannot be used")]
+    Store(#[source] io::Error),
+    #[error("the checkpoint store cannot be used")]
+    Objects(#[from] ObjectsError),
+    #[error("there is no artifact {0:?} of this job")]
+    Missing(String),
+}
+
+impl ArtifactError {
+    /// Returns the error of a write into the store.
+    pub(super) fn store(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::StoreFull,
+            _ => Self::Store(error),
+        }
+    }
+
+    /// Whether the same content may be accepted later.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::NoSession
+            | Self::Silent
+            | Self::Changed
+            | Self::StoreFull
+            | Self::Store(_)
+            | Self::Objects(_) => true,
+            Self::Scheduler(_) => !self.is_over(),
+            Self::Path(_)
+            | Self::Refused(_)
+            | Self::Grown { .. }
+            | Self::Read(_)
+            | Self::Missing(_) => false,
+        }
+    }
+
+    /// Whether the scheduler takes no artifact of the task any more: its job was deleted, or the
+    /// scheduler is of an earlier release.
+    pub(crate) fn is_over(&self) -> bool {
+        let Self::Scheduler(status) = self else {
+            return false;
+        };
+        matches!(
+            status.code(),
+            Code::PermissionDenied | Code::Unimplemented | Code::InvalidArgument
+        )
+    }
+}

@@ -1,0 +1,151 @@
+//! Output folders of the tasks of this node. Each is uploaded while its task runs and after its
+//! end, by a task of the async runtime. The node loop only says which tasks there are.
+
+use super::store::ArtifactStore;
+use super::upload::{OutputFolder, PassResult};
+use crate::clock;
+use crate::folder::NodeTaskFolder;
+use crate::ledger::{Ledger, LedgerEntry, Life};
+use crate::loop_event::NodeLoopEvent;
+use muster_model::assignment::TaskLaunch;
+use muster_model::id::TaskId;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// Interval of passes over the folder of a running task. A file is uploaded once it is unchanged
+/// for this time.
+const EVERY: Duration = Duration::from_secs(3);
+/// Pause between passes after the task's end.
+const RETRY: Duration = Duration::from_secs(1);
+/// Time after the end of a task after which its remaining files are given up.
+const GIVE_UP_AFTER_MS: u64 = 600_000;
+
+/// The folders that are uploaded. The node loop shares them with the uploads.
+#[derive(Debug, Clone)]
+pub struct OutputUploads {
+    followed: Arc<Mutex<BTreeMap<TaskId, Followed>>>,
+    begin: mpsc::UnboundedSender<Begun>,
+}
+
+/// Receives the tasks whose folders are to be uploaded.
+#[derive(Debug)]
+pub struct OutputQueue(mpsc::UnboundedReceiver<Begun>);
+
+#[derive(Debug)]
+struct Followed {
+    /// Dropping it ends the uploads.
+    has_ended: watch::Sender<bool>,
+    is_done: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    launch: TaskLaunch,
+    folder: NodeTaskFolder,
+    has_ended: watch::Receiver<bool>,
+    is_done: Arc<AtomicBool>,
+}
+
+impl OutputUploads {
+    #[must_use]
+    pub fn new() -> (Self, OutputQueue) {
+        let (begin, begun) = mpsc::unbounded_channel();
+        let uploads = Self {
+            followed: Arc::default(),
+            begin,
+        };
+        (uploads, OutputQueue(begun))
+    }
+
+    /// Begins and ends uploads according to the ledger, and records in it whose files are kept.
+    pub fn follow(&self, ledger: &mut Ledger) {
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        followed.retain(|id, _| {
+            let entry = ledger.entries.get(id);
+            entry.is_some_and(|entry| !entry.is_forgotten())
+        });
+        for (id, entry) in &mut ledger.entries {
+            let is_started = matches!(entry.life, Life::Running(_) | Life::Ended(_));
+            if !is_started || entry.is_forgotten() || entry.is_output_kept {
+                continue;
+            }
+            if entry.launch.spec.command.is_none() {
+                entry.is_output_kept = true;
+                continue;
+            }
+            let uploads = followed.entry(*id).or_insert_with(|| self.begin(entry));
+            if entry.is_ended() {
+                uploads.has_ended.send_if_modified(|has_ended| {
+                    let is_news = !*has_ended;
+                    *has_ended = true;
+                    is_news
+                });
+                entry.is_output_kept = uploads.is_done.load(Ordering::Acquire);
+            }
+        }
+    }
+
+    fn begin(&self, entry: &LedgerEntry) -> Followed {
+        let (has_ended, receiver) = watch::channel(false);
+        let is_done = Arc::new(AtomicBool::new(false));
+        // The receiver is gone only while the daemon ends.
+        let _ = self.begin.send(Begun {
+            launch: entry.launch.clone(),
+            folder: entry.folder.clone(),
+            has_ended: receiver,
+            is_done: Arc::clone(&is_done),
+        });
+        Followed { has_ended, is_done }
+    }
+}
+
+impl OutputQueue {
+    /// Uploads until the daemon ends.
+    pub async fn serve(mut self, store: ArtifactStore, wake: Sender<NodeLoopEvent>) {
+        while let Some(begun) = self.0.recv().await {
+            let (store, wake) = (store.clone(), wake.clone());
+            tokio::spawn(async move {
+                if begun.upload(&store).await {
+                    let _ = wake.send(NodeLoopEvent::Look);
+                }
+            });
+        }
+    }
+}
+
+impl Begun {
+    /// Uploads until all files of the ended task are kept or given up. Returns `false` if the task
+    /// is not followed any more.
+    async fn upload(mut self, store: &ArtifactStore) -> bool {
+        let mut output = OutputFolder::new(&self.launch, &self.folder);
+        let mut give_up_at_ms = None;
+        loop {
+            let has_ended = *self.has_ended.borrow_and_update();
+            let result = output.pass(store, has_ended).await;
+            if has_ended {
+                let now_ms = clock::boottime_ms();
+                let until_ms = *give_up_at_ms.get_or_insert(now_ms + GIVE_UP_AFTER_MS);
+                if result != PassResult::Unsettled || now_ms >= until_ms {
+                    if result == PassResult::Unsettled {
+                        tracing::error!(task.id = %self.launch.task_id, "files of an ended task are not kept as artifacts");
+                    }
+                    self.is_done.store(true, Ordering::Release);
+                    return true;
+                }
+                tokio::time::sleep(RETRY).await;
+            } else {
+                tokio::select! {
+                    changed = self.has_ended.changed() => if changed.is_err() { return false },
+                    () = tokio::time::sleep(EVERY) => {}
+                }
+            }
+            if self.has_ended.has_changed().is_err() {
+                return false;
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Upload of the files of one task's output folder.
+
+use super::error::ArtifactError;
+use super::object::pieces;
+use super::store::{Announced, ArtifactStore};
+use super::walk::{self, FileStamp, FoundFile, FoundFiles};
+use crate::clock;
+use crate::events;
+use crate::folder::NodeTaskFolder;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use muster_archive::ArchiveDigest;
+use muster_model::artifact::path_of_task;
+use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::error_chain::chain;
+use muster_model::id::TaskId;
+use muster_model::task::Role;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Seek as _;
+use std::path::PathBuf;
+
+/// Maximum number of files of a task that are uploaded at one time.
+const AT_A_TIME: usize = 4;
+/// Shortest time between two uploads of one file while the task runs.
+const AGAIN_AFTER_MS: u64 = 60_000;
+/// Maximum number of events about files of a task that are not kept.
+const MAX_NOTES: usize = 20;
+
+/// Result of a pass over the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PassResult {
+    /// Each file is kept, or refused for good.
+    Settled,
+    /// A later pass may keep more.
+    Unsettled,
+    /// No file of the task is accepted any more.
+    Over,
+}
+
+/// Files of a task and what is known of them.
+#[derive(Debug)]
+pub(super) struct OutputFolder {
+    task: TaskId,
+    role: Role,
+    folder: NodeTaskFolder,
+    output: PathBuf,
+    files: BTreeMap<String, FileState>,
+    notes: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct FileState {
+    /// State at the last pass.
+    stamp: FileStamp,
+    /// This state is kept, or refused for good.
+    is_settled: bool,
+    uploaded_at_ms: Option<u64>,
+}
+
+impl OutputFolder {
+    pub(super) fn new(launch: &TaskLaunch, folder: &NodeTaskFolder) -> Self {
+        Self {
+            task: launch.task_id,
+            role: launch.role,
+            folder: folder.clone(),
+            output: folder.output(),
+            files: BTreeMap::new(),
+            notes: BTreeSet::new(),
+        }
+    }
+
+    /// Uploads the files that have not changed since the last pass; after the task's end all that
+    /// are not kept yet.
+    pub(super) async fn pass(&mut self, store: &ArtifactStore, has_ended: bool) -> PassResult {
+        let output = self.output.clone();
+        let walked = tokio::task::spawn_blocking(move || walk::walk(&output)).await;
+        let found = match walked {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => {
+                self.note("", &format!("it cannot be read: {error}"));
+                return PassResult::Settled;
+            }
+            Err(_) => return PassResult::Unsettled,
+        };
+        self.note_unfit(&found);
+        let due = self.due(&found.files, has_ended);
+        let top = self.output.clone();
+        let (task, role) = (self.task, self.role);
+        let mut uploads = stream::iter(due)
+            .map(|file| {
+                let (store, top) = (store.clone(), top.clone());
+                async move {
+                    let done = upload(&store, task, role, (top, &file)).await;
+                    (file, done)
+                }
+            })
+            .buffer_unordered(AT_A_TIME);
+        let (mut is_settled, mut is_over) = (true, false);
+        while let Some((file, done)) = uploads.next().await {
+            match done {
+                Ok(()) => self.settle(&file),
+                Err(error) if error.is_over() => is_over = true,
+                Err(error) => {
+                    let message = chain(&error);
+                    if error.is_transient() {
+                        is_settled = false;
+                        self.note_transient(&file.name, &error);
+                    } else {
+                        self.note(&file.name, &message);
+                        self.settle(&file);
+                    }
+                    tracing::debug!(task.id = %task, file = file.name, message, "an artifact is not kept");
+                }
+            }
+        }
+        drop(uploads);
+        match (is_over, is_settled) {
+            (true, _) => PassResult::Over,
+            (false, true) => PassResult::Settled,
+            (false, false) => PassResult::Unsettled,
+        }
+    }
+
+    /// Returns the files to upload now.
+    fn due(&mut self, found: &[FoundFile], has_ended: bool) -> Vec<FoundFile> {
+        let now_ms = clock::boottime_ms();
+        let mut due = Vec::new();
+        let mut present = BTreeMap::new();
+        for file in found {
+            let before = self.files.get(&file.name).copied();
+            let is_unchanged = before.is_some_and(|before| before.stamp == file.stamp);
+            let uploaded_at_ms = before.and_then(|before| before.uploaded_at_ms);
+            let state = FileState {
+                stamp: file.stamp,
+                is_settled: is_unchanged && before.is_some_and(|before| before.is_settled),
+                uploaded_at_ms,
+            };
+            present.insert(file.name.clone(), state);
+            let is_early = uploaded_at_ms.is_some_and(|at_ms| now_ms < at_ms + AGAIN_AFTER_MS);
+            if !state.is_settled && (has_ended || (is_unchanged && !is_early)) {
+                due.push(file.clone());
+            }
+        }
+        self.files = present;
+        due
+    }
+
+    fn settle(&mut self, file: &FoundFile) {
+        if let Some(state) = self.files.get_mut(&file.name) {
+            state.is_settled = state.stamp == file.stamp;
+            state.uploaded_at_ms = Some(clock::boottime_ms());
+        }
+    }
+
+    fn note_unfit(&mut self, found: &FoundFiles) {
+        for (name, why) in &found.unfit {
+            self.note(name, why);
+        }
+        if found.is_cut {
+            self.note("", "it has too many files; some are not looked at");
+        }
+    }
+
+    /// Reports a full store to the user, and other transient errors to the log.
+    fn note_transient(&mut self, name: &str, error: &ArtifactError) {
+        match error {
+            ArtifactError::StoreFull => self.note(name, &chain(error)),
+            ArtifactError::Store(_) | ArtifactError::Objects(_) => {
+                tracing::warn!(task.id = %self.task, error = chain(error), "an artifact waits");
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds an event about a file once. Further files are not reported above a bound.
+    fn note(&mut self, name: &str, why: &str) {
+        let subject = match name {
+            "" => "MUSTER_OUTPUT_DIR".to_owned(),
+            name => format!("file {name:?} of MUSTER_OUTPUT_DIR"),
+        };
+        let mut message = format!("{subject} is not kept as an artifact: {why}");
+        if self.notes.contains(&message) || self.notes.len() >= MAX_NOTES {
+            return;
+        }
+        self.notes.insert(message.clone());
+        if self.notes.len() == MAX_NOTES {
+            message.push_str("; other files are not reported");
+        }
+        tracing::warn!(task.id = %self.task, message);
+        let report = TaskReport::Note { message };
+        if let Err(error) = events::append(&self.folder.events(), &[report]) {
+            tracing::warn!(task.id = %self.task, %error, "its owner is not told");
+        }
+    }
+}
+
+/// Uploads a file, if it still has the state in which it was found.
+async fn upload(
+    store: &ArtifactStore,
+    task: TaskId,
+    role: Role,
+    (top, found): (PathBuf, &FoundFile),
+) -> Result<(), ArtifactError> {
+    let name = found.name.clone();
+    let opening = tokio::task::spawn_blocking(move || walk::open(&top, &name));
+    let opened = opening
+        .await
+        .map_err(|error| ArtifactError::Read(std::io::Error::other(error)))?;
+    let (mut file, stamp) = match opened {
+        Ok(opened) => opened,
+        // The program has removed it.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            return Err(ArtifactError::Changed);
+        }
+        Err(error) => return Err(ArtifactError::Read(error)),
+    };
+    if stamp != found.stamp {
+        return Err(ArtifactError::Changed);
+    }
+    let same = file.try_clone().map_err(ArtifactError::Read)?;
+    let sha256 = digest(same, stamp.bytes).await?;
+    file.rewind().map_err(ArtifactError::Read)?;
+    let announced = Announced {
+        bytes: stamp.bytes,
+        sha256: Some(&sha256),
+    };
+    let path = path_of_task(role, &found.name);
+    store.put(task, &path, announced, pieces(file)).await
+}
+
+/// Returns the SHA-256 of a file that must have this length.
+async fn digest(file: std::fs::File, bytes: u64) -> Result<String, ArtifactError> {
+    let mut content = pieces(file);
+    let (mut digest, mut read) = (ArchiveDigest::default(), 0);
+    while let Some(piece) = content.try_next().await.map_err(ArtifactError::Read)? {
+        digest.update(&piece);
+        read += piece.len() as u64;
+        if read > bytes {
+            break;
+        }
+    }
+    if read == bytes {
+        Ok(digest.hex())
+    } else {
+        Err(ArtifactError::Changed)
+    }
+}

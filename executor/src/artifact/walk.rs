@@ -1,0 +1,265 @@
+//! Regular files below a folder that a task can change at any time. Links are never followed, and
+//! every walk is bounded.
+
+use crate::opener::FolderHandle;
+use muster_model::artifact::{MAX_PATH_BYTES, PATH_RULE, is_artifact_path};
+use std::ffi::OsStr;
+use std::fs::{File, FileType, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
+
+/// Maximum number of names of one walk.
+const MAX_NAMES: usize = 20_000;
+/// Maximum depth of folders.
+const MAX_DEPTH: usize = 32;
+/// Maximum number of reported names that are not kept.
+const MAX_UNFIT: usize = 50;
+
+/// State of a file's content, as far as the file system tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileStamp {
+    inode: u64,
+    pub bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileStamp {
+    pub(super) fn of(found: &Metadata) -> Self {
+        Self {
+            inode: found.ino(),
+            bytes: found.len(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        }
+    }
+}
+
+/// A regular file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FoundFile {
+    /// Relative to the folder; a path of an artifact.
+    pub name: String,
+    pub stamp: FileStamp,
+}
+
+/// Content of a folder.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct FoundFiles {
+    pub files: Vec<FoundFile>,
+    /// Names that are not kept, with the reason.
+    pub unfit: Vec<(String, String)>,
+    /// The folder has more names than a walk visits.
+    pub is_cut: bool,
+}
+
+impl FoundFiles {
+    fn add_unfit(&mut self, name: String, why: impl Into<String>) {
+        if self.unfit.len() < MAX_UNFIT {
+            self.unfit.push((name, why.into()));
+        }
+    }
+}
+
+/// Returns the files below a folder; none if it does not exist.
+///
+/// # Errors
+/// If the folder is a link, or cannot be read.
+pub(super) fn walk(top: &Path) -> io::Result<FoundFiles> {
+    let mut found = FoundFiles::default();
+    let mut names = 0;
+    let mut folders = vec![String::new()];
+    while let Some(folder) = folders.pop() {
+        let handle = match open_folder(top, &folder) {
+            Ok(handle) => handle,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            // The program has replaced it since.
+            Err(error) if !folder.is_empty() => {
+                found.add_unfit(folder, error.to_string());
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let mut listed = handle.some_names(MAX_NAMES + 1 - names)?;
+        names += listed.len();
+        if names > MAX_NAMES {
+            found.is_cut = true;
+        }
+        listed.sort_unstable();
+        for name in listed {
+            visit(&handle, &folder, &name, (&mut found, &mut folders));
+        }
+        if found.is_cut {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn visit(
+    handle: &FolderHandle,
+    folder: &str,
+    name: &OsStr,
+    (found, folders): (&mut FoundFiles, &mut Vec<String>),
+) {
+    // A file that is gone has no metadata.
+    let Ok(metadata) = handle.metadata(name) else {
+        return;
+    };
+    let text = name.to_string_lossy();
+    let path = match folder {
+        "" => text.into_owned(),
+        folder => format!("{folder}/{text}"),
+    };
+    if name.to_str().is_none() || !is_artifact_path(&path) {
+        let shown: String = path.escape_debug().take(MAX_PATH_BYTES).collect();
+        found.add_unfit(shown, format!("its name is not {PATH_RULE}"));
+    } else if metadata.is_file() {
+        let stamp = FileStamp::of(&metadata);
+        found.files.push(FoundFile { name: path, stamp });
+    } else if !metadata.is_dir() {
+        found.add_unfit(path, format!("it is {}", in_words(metadata.file_type())));
+    } else if path.split('/').count() > MAX_DEPTH {
+        found.add_unfit(path, format!("it is below more than {MAX_DEPTH} folders"));
+    } else {
+        folders.push(path);
+    }
+}
+
+/// Opens a file that a walk has found.
+///
+/// # Errors
+/// If it is gone, or is no regular file any more. A link to a file of another user is refused: the
+/// kernel may permit hard links to such files.
+pub(super) fn open(top: &Path, name: &str) -> io::Result<(File, FileStamp)> {
+    let (folder, name) = name.rsplit_once('/').unwrap_or(("", name));
+    let handle = open_folder(top, folder)?;
+    let file = handle.open(OsStr::new(name))?;
+    let found = file.metadata()?;
+    if found.nlink() > 1 && found.uid() != handle.uid()? {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it is a link to a file of another user",
+        ));
+    }
+    Ok((file, FileStamp::of(&found)))
+}
+
+fn open_folder(top: &Path, folder: &str) -> io::Result<FolderHandle> {
+    // The task's folder may be a link as well. No task can write the folder above it.
+    let (task, name) = crate::opener::split(top)?;
+    let mut handle = FolderHandle::itself(task)?.inner(name)?;
+    for part in folder.split('/').filter(|part| !part.is_empty()) {
+        handle = handle.inner(OsStr::new(part))?;
+    }
+    Ok(handle)
+}
+
+fn in_words(kind: FileType) -> &'static str {
+    if kind.is_symlink() {
+        "a link; links are not kept"
+    } else if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, Mode};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    fn output(place: &tempfile::TempDir) -> PathBuf {
+        let output = place.path().join("task/output");
+        fs::create_dir_all(&output).expect("made");
+        output
+    }
+
+    fn names(found: &FoundFiles) -> Vec<&str> {
+        found.files.iter().map(|file| file.name.as_str()).collect()
+    }
+
+    #[test]
+    fn only_regular_files_are_found() {
+        let place = tempfile::tempdir().expect("a folder");
+        let output = output(&place);
+        fs::create_dir_all(output.join("plots/deep")).expect("made");
+        fs::write(output.join("a.txt"), "a").expect("written");
+        fs::write(output.join("plots/deep/b.png"), "bb").expect("written");
+        fs::write(output.join("bad\nname"), "").expect("written");
+        symlink("/etc/shadow", output.join("shadow")).expect("linked");
+        symlink("/etc", output.join("plots/etc")).expect("linked");
+        rustix::fs::mkfifoat(CWD, output.join("pipe"), Mode::RWXU).expect("made");
+        let found = walk(&output).expect("read");
+        assert_eq!(names(&found), ["a.txt", "plots/deep/b.png"]);
+        assert_eq!(found.files[1].stamp.bytes, 2);
+        let mut unfit: Vec<&str> = found.unfit.iter().map(|one| one.0.as_str()).collect();
+        unfit.sort_unstable();
+        assert_eq!(unfit, ["bad\\nname", "pipe", "plots/etc", "shadow"]);
+        assert!(!found.is_cut);
+        for name in ["shadow", "pipe", "plots/etc/passwd"] {
+            assert!(open(&output, name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn link_in_place_of_the_output_folder_is_refused() {
+        let place = tempfile::tempdir().expect("a folder");
+        let other = place.path().join("other");
+        fs::create_dir(&other).expect("made");
+        fs::write(other.join("secret"), "s").expect("written");
+        let task = place.path().join("task");
+        fs::create_dir(&task).expect("made");
+        assert_eq!(
+            walk(&task.join("output")).expect("none"),
+            FoundFiles::default()
+        );
+        symlink(&other, task.join("output")).expect("linked");
+        assert!(walk(&task.join("output")).is_err());
+        // So is a link in place of the task's folder.
+        fs::create_dir(other.join("output")).expect("made");
+        fs::remove_dir_all(&task).expect("removed");
+        symlink(&other, &task).expect("linked");
+        assert!(walk(&task.join("output")).is_err());
+    }
+
+    #[test]
+    fn hard_link_to_a_file_of_another_user_is_refused() {
+        let is_root = rustix::process::geteuid().is_root();
+        assert!(is_root, "only root can change owners");
+        let place = tempfile::tempdir().expect("a folder");
+        let output = output(&place);
+        let secret = place.path().join("secret");
+        fs::write(&secret, "s").expect("written");
+        std::os::unix::fs::chown(&secret, Some(7), Some(7)).expect("owned");
+        fs::hard_link(&secret, output.join("mine")).expect("linked");
+        let error = open(&output, "mine").expect_err("refused");
+        assert!(error.to_string().contains("another user"), "{error}");
+    }
+
+    #[test]
+    fn walk_of_many_files_and_deep_folders_is_bounded() {
+        let place = tempfile::tempdir().expect("a folder");
+        let output = output(&place);
+        let deep = vec!["d"; MAX_DEPTH + 5].join("/");
+        fs::create_dir_all(output.join(&deep)).expect("made");
+        fs::write(output.join(&deep).join("x"), "").expect("written");
+        let found = walk(&output).expect("read");
+        assert!(
+            found.files.is_empty() && found.unfit.len() == 1,
+            "{found:?}"
+        );
+        for number in 0..MAX_NAMES + 100 {
+            File::create(output.join(number.to_string())).expect("made");
+        }
+        let found = walk(&output).expect("read");
+        assert!(found.is_cut && found.files.len() <= MAX_NAMES + 1);
+    }
+}
