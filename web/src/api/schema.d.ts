@@ -555,6 +555,35 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{id}/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Open a remote session in a running task
+         * @description Runs a command, connects to a port of the task, or copies files. The request has the headers
+         *     `Connection: Upgrade` and `Upgrade: muster-remote`. After 101, both sides exchange frames: one
+         *     byte for the kind, four for the length (big endian, at most 64 KiB), the data. Kinds: 1 input,
+         *     2 end of input, 3 output, 4 standard error, 5 end of output, 6 size of the terminal, 7 started,
+         *     8 ended (JSON of `RemoteEnd`), 9 alive (each side sends it every 15 s), 10 bytes of input that
+         *     the program has taken (a client has at most 256 KiB of input that was not taken).
+         *
+         *     For members of the job's tenant, if an administrator has set `interactive` of the tenant. The
+         *     history of the job shows each session. 409 if the task does not run, or if its node refuses; for
+         *     a pod, the refusal names the `kubectl` command.
+         */
+        post: operations["openRemoteSession"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{id}/stream": {
         parameters: {
             query?: never;
@@ -1284,13 +1313,14 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change a tenant's quota, weight, pods, limits, caps on preemption and sharing of families
+         * Change a tenant's quota, weight, pods, limits, caps on preemption, families and remote sessions
          * @description For administrators. Takes effect in the next scheduling round: jobs above a lowered quota stop
          *     with a checkpoint. The weight is the tenant's share of a full cluster relative to other tenants.
          *     `pods` applies to later submissions; jobs and studies that were submitted before keep their
          *     pods. Work that is open above a lowered limit stays open. `preemption` caps what job documents
          *     demand: later documents above a cap are refused, and earlier ones count as if they stated it.
-         *     `shares_families` applies to forecasts and decisions within seconds.
+         *     `shares_families` applies to forecasts and decisions within seconds. `interactive` applies to
+         *     new remote sessions at once, and ends open ones within 30 s if it is false.
          */
         patch: operations["changeTenant"];
         trace?: never;
@@ -2580,6 +2610,47 @@ export interface components {
             name: string;
             phase: components["schemas"]["JobPhase"];
         } | {
+            action: components["schemas"]["RemoteAction"];
+            by: components["schemas"]["Actor"];
+            /** @enum {string} */
+            kind: "remote_session_opened";
+            role: components["schemas"]["Role"];
+            session: components["schemas"]["RemoteSessionId"];
+        } | {
+            by: components["schemas"]["Actor"];
+            /** Format: int64 */
+            duration_ms: number;
+            end: components["schemas"]["RemoteEnd"];
+            /**
+             * Format: int64
+             * @description Bytes of input for the program, or for the port.
+             */
+            input_bytes: number;
+            /** @enum {string} */
+            kind: "remote_session_ended";
+            /**
+             * Format: int64
+             * @description Bytes of output, with those of standard error.
+             */
+            output_bytes: number;
+            role: components["schemas"]["Role"];
+            session: components["schemas"]["RemoteSessionId"];
+        } | {
+            by: components["schemas"]["Actor"];
+            /** Format: int64 */
+            duration_ms: number;
+            end: components["schemas"]["RemoteEnd"];
+            /** Format: int64 */
+            input_bytes: number;
+            /** @enum {string} */
+            kind: "port_connection_ended";
+            /** Format: int64 */
+            output_bytes: number;
+            /** Format: int32 */
+            port: number;
+            role: components["schemas"]["Role"];
+            session: components["schemas"]["RemoteSessionId"];
+        } | {
             by?: components["schemas"]["Actor"] | null;
             job_id: components["schemas"]["JobId"];
             /** @enum {string} */
@@ -3635,6 +3706,15 @@ export interface components {
              */
             lifetime_s?: number | null;
         };
+        /** @description Session to open in a task. */
+        NewRemoteSession: {
+            action: components["schemas"]["RemoteAction"];
+            /**
+             * Format: int32
+             * @description Rank of the worker, or of the process of a command.
+             */
+            rank?: number;
+        };
         /** @description Value of a secret. */
         NewSecret: {
             /** @description 1 byte to 64 KiB of UTF-8 without NUL. */
@@ -3647,6 +3727,11 @@ export interface components {
              * @description Null or left out: no limit.
              */
             gpu_quota?: number | null;
+            /**
+             * @description Whether its members may open remote sessions (`muster exec`, `port-forward`, `cp`) in the
+             *     tasks of its jobs. Default: false.
+             */
+            interactive?: boolean;
             /**
              * @description 1 to 63 characters of `a-z`, `0-9` and `-`. It begins and ends with a letter or digit.
              *     Unique.
@@ -4456,6 +4541,8 @@ export interface components {
                  */
                 gpus_in_use?: number;
                 id: components["schemas"]["TenantId"];
+                /** @description Whether its members may open remote sessions in the tasks of its jobs. */
+                interactive?: boolean;
                 /**
                  * Format: int32
                  * @description Jobs that hold at least one.
@@ -4931,6 +5018,59 @@ export interface components {
          * @enum {string}
          */
         Remedy: "replaced" | "left_out" | "restarted";
+        /** @description Purpose of a session. */
+        RemoteAction: {
+            /** @description Program and arguments: at most 256, with 16 KiB together. The history shows them. */
+            command: string[];
+            /** @enum {string} */
+            kind: "exec";
+            terminal?: components["schemas"]["Terminal"] | null;
+        } | {
+            /** @enum {string} */
+            kind: "port";
+            /** Format: int32 */
+            port: number;
+        } | {
+            /** @enum {string} */
+            kind: "read";
+            /** @description Relative to the working folder of the program, or absolute. */
+            path: string;
+        } | {
+            /** @enum {string} */
+            kind: "write";
+            /**
+             * @description Target, relative to the working folder of the program, or absolute. An existing folder
+             *     receives the entries of the archive. Otherwise the first entry gets this name.
+             */
+            path: string;
+        };
+        /** @description End of a session. */
+        RemoteEnd: {
+            /** Format: int32 */
+            code: number;
+            /** @enum {string} */
+            kind: "exited";
+        } | {
+            /** @enum {string} */
+            kind: "signalled";
+            /** Format: int32 */
+            signal: number;
+        } | {
+            /** @enum {string} */
+            kind: "closed";
+        } | {
+            /** @enum {string} */
+            kind: "client_gone";
+        } | {
+            /** @enum {string} */
+            kind: "failed";
+            message: string;
+        };
+        /**
+         * Format: uuid
+         * @description One remote session in a task.
+         */
+        RemoteSessionId: string;
         /** @description Result of a request to a user's program for a checkpoint. */
         RequestResult: {
             /** @enum {string} */
@@ -5712,8 +5852,8 @@ export interface components {
             stopped: number[];
         };
         /**
-         * @description Change of a tenant's quota, weight, pods, limits, caps on preemption and sharing of families. A
-         *     field that is left out stays.
+         * @description Change of a tenant's quota, weight, pods, limits, caps on preemption, sharing of families and
+         *     remote sessions. A field that is left out stays.
          */
         TenantChange: {
             /**
@@ -5721,6 +5861,11 @@ export interface components {
              * @description Null removes the limit; a field that is left out stays.
              */
             gpu_quota?: number | null;
+            /**
+             * @description Whether its members may open remote sessions (`muster exec`, `port-forward`, `cp`) in the
+             *     tasks of its jobs.
+             */
+            interactive?: boolean | null;
             limits?: components["schemas"]["LimitsChange"] | null;
             pods?: components["schemas"]["TenantPodsChange"] | null;
             preemption?: components["schemas"]["TenantPreemptionChange"] | null;
@@ -5939,6 +6084,8 @@ export interface components {
              */
             gpus_in_use?: number;
             id: components["schemas"]["TenantId"];
+            /** @description Whether its members may open remote sessions in the tasks of its jobs. */
+            interactive?: boolean;
             /**
              * Format: int32
              * @description Jobs that hold at least one.
@@ -5962,6 +6109,18 @@ export interface components {
              * @description Share of the cluster relative to the weights of other tenants.
              */
             weight: number;
+        };
+        /** @description Terminal of a session. */
+        Terminal: {
+            /** @description Value of the variable `TERM`. */
+            name: string;
+            size: components["schemas"]["TerminalSize"];
+        };
+        TerminalSize: {
+            /** Format: int32 */
+            columns: number;
+            /** Format: int32 */
+            rows: number;
         };
         /**
          * @description Numbers that share one scale.
@@ -7627,6 +7786,43 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["JobView"];
                 };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    openRemoteSession: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description `muster-remote` */
+                Upgrade: string;
+            };
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewRemoteSession"];
+            };
+        };
+        responses: {
+            /** @description The connection carries frames from here on */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description A refusal */
             default: {
