@@ -316,15 +316,17 @@ impl ExecutorSettings {
     /// The first setting that is missing or invalid.
     pub fn resolve(self) -> Result<ExecutorConfig, ExecutorError> {
         let node_name = self.node_name.unwrap_or_else(host_name);
+        let scheduler_url = required("scheduler_url", self.scheduler_url)?;
+        let join_token = required("join_token", self.join_token)?;
         let data_dir = absolute(required("data_dir", self.data_dir)?)?;
         let image_cache_dir = self
             .image_cache_dir
             .unwrap_or_else(|| data_dir.join("images"));
         let config = ExecutorConfig {
             pod_node: self.pod_node.unwrap_or_else(|| node_name.clone()),
-            scheduler_url: required("scheduler_url", self.scheduler_url)?,
+            scheduler_url,
             scheduler_ca_file: self.scheduler_ca_file,
-            join_token: required("join_token", self.join_token)?,
+            join_token,
             node_name,
             data_dir,
             checkpoint_root: match required("checkpoint_root", self.checkpoint_root)? {

@@ -1,5 +1,6 @@
 //! What separates process tasks of different tenants on this node.
 
+use crate::clock;
 use crate::config::{ExecutorConfig, RuntimeKind};
 use crate::device;
 use crate::error::ExecutorError;
@@ -8,6 +9,7 @@ use crate::shim::isolation::{obstacle, top_folders};
 use crate::task_user::TaskUsers;
 use muster_model::node::{Capacity, ImageSupport, TaskIsolation};
 use muster_model::place::Place;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -45,7 +47,7 @@ pub fn of_node(config: &ExecutorConfig) -> Result<Option<TaskIsolation>, Executo
 /// way is tried in a process of its own.
 ///
 /// # Errors
-/// If the image cache cannot be written.
+/// If this program cannot be started.
 pub fn image_support(
     config: &ExecutorConfig,
     capacity: &Capacity,
@@ -72,10 +74,12 @@ fn image_obstacle(
     {
         return Ok(Some(why));
     }
-    let cache = &config.image_cache_dir;
+    // Not on the disk of the data folder, which may be full.
+    let name = format!("muster-trial-{:016x}", clock::random());
+    let folder = std::env::temp_dir().join(name);
     let own = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
     let mut trial = Command::new(&own);
-    trial.arg("try-image").arg("--cache").arg(cache);
+    trial.arg("try-image").arg("--folder").arg(&folder);
     if let Some(users) = config.task_user {
         trial.arg("--task-user").arg(users.example().to_string());
     }
@@ -83,6 +87,8 @@ fn image_obstacle(
         .stdin(Stdio::null())
         .output()
         .map_err(ExecutorError::shim(&own))?;
+    // The trial cannot remove it: there it is a mount point.
+    let _ = fs::remove_dir_all(&folder);
     if said.status.success() {
         return Ok(None);
     }

@@ -68,9 +68,13 @@ impl ImageTree {
                 Ok(inner) => opened.push(inner),
                 Err(Errno::NOENT) => {
                     let mode = Mode::from_raw_mode(0o755);
-                    rustix::fs::mkdirat(at, &part, mode)?;
-                    // The umask does not apply.
-                    rustix::fs::chmodat(at, &part, mode, AtFlags::empty())?;
+                    match rustix::fs::mkdirat(at, &part, mode) {
+                        // The umask does not apply.
+                        Ok(()) => rustix::fs::chmodat(at, &part, mode, AtFlags::empty())?,
+                        // The shim of another task has just made the same mount point.
+                        Err(Errno::EXIST) => {}
+                        Err(error) => return Err(error.into()),
+                    }
                     opened.push(rustix::fs::openat(
                         at,
                         &part,
@@ -119,7 +123,11 @@ impl ImageTree {
             return Ok(());
         }
         position.remove()?;
-        position.create(0o644).map(drop)
+        match position.create(0o644) {
+            // By the shim of another task.
+            Err(_) if position.is_file()? => Ok(()),
+            made => made.map(drop),
+        }
     }
 }
 

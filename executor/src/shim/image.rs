@@ -6,16 +6,15 @@ use super::isolation::make_temporary;
 use super::loader::{FOLDER, OwnProgram};
 use crate::command::ENVIRONMENTS;
 use crate::folder::NodeTaskFolder;
-use crate::image::{CacheFolders, FILES, INFO, gpu_access};
+use crate::image::{FILES, INFO, gpu_access};
 use crate::task_user::TaskUser;
 use muster_model::assignment::TaskLaunch;
 use muster_model::error_chain::chain;
 use muster_model::place::Place;
 use muster_model::spec::Volume;
-use rustix::process::getpid;
-use std::fs::{self, Permissions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
@@ -31,8 +30,9 @@ pub(super) struct InsideImage {
 /// Arguments of the hidden subcommand `try-image`; the daemon passes them.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TrialArguments {
+    /// Folder for the trial, which does not exist
     #[arg(long)]
-    pub cache: PathBuf,
+    pub folder: PathBuf,
     #[arg(long)]
     pub task_user: Option<TaskUser>,
 }
@@ -169,10 +169,7 @@ impl InsideImage {
 /// first line of standard error is the reason of a failure.
 #[must_use]
 pub fn try_image(arguments: &TrialArguments) -> i32 {
-    let cache = CacheFolders::at(&arguments.cache);
-    let name = format!("unfinished/trial-{}", getpid().as_raw_nonzero());
-    let folder = cache.root().join(name);
-    match attempt(&cache, &folder, arguments.task_user) {
+    match attempt(&arguments.folder, arguments.task_user) {
         // The daemon removes the folder: it is a mount point in this namespace.
         Ok(()) => 0,
         Err(error) => {
@@ -182,8 +179,9 @@ pub fn try_image(arguments: &TrialArguments) -> i32 {
     }
 }
 
-fn attempt(cache: &CacheFolders, folder: &Path, user: Option<TaskUser>) -> io::Result<()> {
-    let (stage, temporary) = (cache.stage(), folder.join("tmp"));
+fn attempt(folder: &Path, user: Option<TaskUser>) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(folder)?;
+    let (stage, temporary) = (folder.join("stage"), folder.join("tmp"));
     for made in [&stage, &temporary, &folder.join(FILES)] {
         fs::create_dir_all(made)?;
     }
