@@ -17,7 +17,7 @@ pub(crate) use cdi::{GpuAccess, gpu_access, obstacle as cdi_obstacle};
 pub use error::{Fault, ImageError};
 pub use fetch::{FetchArguments, run as fetch};
 pub use folders::ImageInfo;
-pub(crate) use folders::{CacheFolders, FILES, INFO};
+pub(crate) use folders::{FILES, INFO};
 pub(crate) use images::{ImageStatus, Images};
 
 use std::io;
