@@ -18,9 +18,16 @@ const VIEWS = [
 const jobPages =
   job === undefined
     ? []
-    : ["", "?tab=metrics", "?tab=tasks", "?tab=logs", "?tab=events", "?tab=checkpoints", "?tab=artifacts", "?tab=spec"].map(
-        (tab) => `/jobs/${job}${tab}`,
-      );
+    : [
+        "",
+        "?tab=metrics",
+        "?tab=tasks",
+        "?tab=logs",
+        "?tab=events",
+        "?tab=checkpoints",
+        "?tab=artifacts",
+        "?tab=spec",
+      ].map((tab) => `/jobs/${job}${tab}`);
 const PAGES = [
   "/jobs",
   ...jobPages,

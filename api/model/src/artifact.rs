@@ -25,11 +25,9 @@ pub fn artifact_folder(tenant: TenantId, job: JobId) -> String {
 /// Whether the text is a path of an artifact ([`PATH_RULE`]).
 #[must_use]
 pub fn is_artifact_path(text: &str) -> bool {
-    let is_name = |name: &str| !matches!(name, "" | "." | "..");
-    let is_refused = |character: char| character.is_control() || character == '\\';
     (1..=MAX_PATH_BYTES).contains(&text.len())
-        && text.split('/').all(is_name)
-        && !text.contains(is_refused)
+        && text.split('/').all(|name| !matches!(name, "" | "." | ".."))
+        && !text.contains(|character: char| character.is_control() || character == '\\')
 }
 
 /// Returns the path of a file that a task has written to its output folder. Files of rank 0 keep

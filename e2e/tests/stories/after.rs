@@ -14,6 +14,12 @@ fn submit(cluster: &TestCluster, name: &str, after: &[&str], script: &str) -> Jo
     serde_json::from_str(&cluster.run(&arguments)).expect("a job")
 }
 
+async fn ended(cluster: &TestCluster, job: &JobView) -> JobView {
+    cluster
+        .until(job.id, "an end", |job| job.phase.is_terminal())
+        .await
+}
+
 /// A slot is free the whole time, so only the conditions hold the jobs back.
 #[tokio::test]
 async fn pipeline_of_jobs_runs_in_its_order() {
@@ -32,16 +38,11 @@ async fn pipeline_of_jobs_runs_in_its_order() {
         waits.contains(&format!("starts after {}", prepare.id)),
         "{waits}"
     );
-    let ended = async |job: &JobView| {
-        cluster
-            .until(job.id, "an end", |job| job.phase.is_terminal())
-            .await
-    };
     let [prepare, train, publish, report] = [
-        ended(&prepare).await,
-        ended(&train).await,
-        ended(&publish).await,
-        ended(&report).await,
+        ended(&cluster, &prepare).await,
+        ended(&cluster, &train).await,
+        ended(&cluster, &publish).await,
+        ended(&cluster, &report).await,
     ];
     assert_eq!(
         [prepare.phase, train.phase, publish.phase, report.phase],
@@ -89,9 +90,7 @@ async fn array_runs_a_job_per_index() {
     let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
     assert_eq!(names, ["fold-1", "fold-3"]);
     for job in &jobs {
-        let ended = cluster
-            .until(job.id, "an end", |job| job.phase.is_terminal())
-            .await;
+        let ended = ended(&cluster, job).await;
         assert_eq!(ended.phase, JobPhase::Succeeded, "{:?}", ended.failure);
     }
     assert!(cluster.run(&["logs", "fold-3"]).contains("fold 3 of 3"));

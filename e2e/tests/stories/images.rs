@@ -27,12 +27,15 @@ fn run(cluster: &TestCluster, folder: &Path, image: &str) -> (Option<i32>, Strin
         .args(["run", "--image", image, "--", "sh", "train.sh"])
         .output()
         .expect("muster runs");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (
         output.status.code(),
         text(&output.stdout),
         text(&output.stderr),
     )
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Remote sessions in tasks: commands, terminals, ports and copies.
 
+use crate::command::introduce;
+use crate::isolation;
 use crate::remote_stub::{Received, TestSession};
 use crate::scheduler::TaskToAssign;
 use crate::site::Site;
@@ -10,6 +12,7 @@ use muster_model::remote::{
 use muster_model::task::Outcome;
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 
 fn exec(command: &[&str]) -> RemoteAction {
     RemoteAction::Exec {
@@ -332,9 +335,16 @@ fn files_are_copied_in_both_directions() {
 #[test]
 fn session_has_user_limits_and_view_of_its_task() {
     let site = Site::with_user_per_tenant(&[]);
-    let mut task = site.task(0, "echo of the task > /tmp/mark; echo up; exec sleep 1000");
-    task.launch.tenant_number = Some(3);
-    site.scheduler.assign(1, std::slice::from_ref(&task));
+    let script = "echo of the task > /tmp/mark; echo up; exec sleep 1000";
+    let mut tasks = [isolation::program_of(
+        &site,
+        3,
+        0,
+        &["/bin/sh", "-c", script],
+    )];
+    site.scheduler.assign(1, &tasks);
+    introduce(&site, &mut tasks);
+    let [task] = tasks;
     site.until_log_has(&task, "up");
     let facts = "id -u; id -g; id -G; cat /tmp/mark; readlink /proc/self/ns/mnt; cat /proc/self/cgroup; ulimit -c; \
                  grep -E '^(NoNewPrivs|CapEff|CapPrm)' /proc/self/status";
@@ -356,6 +366,7 @@ fn session_has_user_limits_and_view_of_its_task() {
     // Copies run as that user, too, and in its view.
     let secret = site.path().join("secret");
     fs::write(&secret, "x").expect("written");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("our own file");
     let copy = run(&site, &task, &read(&secret.display().to_string()));
     assert_eq!(copy.end, Some(RemoteEnd::Exited { code: 1 }));
     assert!(

@@ -105,8 +105,7 @@ impl Target {
     /// and the largest are known exactly.
     #[must_use]
     pub fn reached_by(&self, report: &TaskReport) -> Option<ReachingValue> {
-        let of = |step, value| self.is_met(value).then_some(ReachingValue { step, value });
-        match (&self.metric, report) {
+        let found = match (&self.metric, report) {
             (Metric::Logged(name), TaskReport::Metrics { points }) => {
                 let mut points = points.iter().filter(|point| point.name == *name);
                 points.find_map(|point| {
@@ -115,15 +114,19 @@ impl Target {
                         Some(Goal::Minimize) => merged.min,
                         _ => merged.max,
                     };
-                    of(point.step, value)
+                    let step = point.step;
+                    // A later point may reach it.
+                    self.is_met(value).then_some(ReachingValue { step, value })
                 })
             }
             (metric, TaskReport::Evaluated { evaluation }) => {
                 let value = metric.of_evaluation(evaluation.loss, evaluation.accuracy)?;
-                of(evaluation.step, value)
+                let step = evaluation.step;
+                Some(ReachingValue { step, value })
             }
             _ => None,
-        }
+        };
+        found.filter(|found| self.is_met(found.value))
     }
 
     /// Returns why training ends at `value`, as text for users.

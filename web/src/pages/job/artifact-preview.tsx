@@ -24,7 +24,7 @@ interface Props {
 export function ArtifactPreview({ job, artifact }: Props) {
   const section = useRef<HTMLElement>(null);
   // On a narrow screen it is above the list.
-  useEffect(() => section.current?.scrollIntoView?.({ block: "nearest" }), []);
+  useEffect(() => section.current?.scrollIntoView({ block: "nearest" }), []);
   return (
     <section ref={section} className="artifact-preview" aria-label={`Preview of ${artifact.path}`}>
       <Content job={job} artifact={artifact} />
