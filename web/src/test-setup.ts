@@ -21,6 +21,3 @@ globalThis.ResizeObserver = class {
 HTMLDialogElement.prototype.showModal = function showModal() {
   this.open = true;
 };
-
-// jsdom does not lay out, so nothing can be scrolled into view.
-Element.prototype.scrollIntoView = () => undefined;

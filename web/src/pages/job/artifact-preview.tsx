@@ -23,10 +23,10 @@ interface Props {
 
 export function ArtifactPreview({ job, artifact }: Props) {
   const section = useRef<HTMLElement>(null);
-  // On a narrow screen it is above the list.
-  useEffect(() => section.current?.scrollIntoView({ block: "nearest" }), []);
+  // The focus scrolls to it: on a narrow screen it is above the list.
+  useEffect(() => section.current?.focus(), []);
   return (
-    <section ref={section} className="artifact-preview" aria-label={`Preview of ${artifact.path}`}>
+    <section ref={section} tabIndex={-1} className="artifact-preview" aria-label={`Preview of ${artifact.path}`}>
       <Content job={job} artifact={artifact} />
     </section>
   );
