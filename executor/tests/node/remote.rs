@@ -1,5 +1,6 @@
 //! Remote sessions in tasks: commands, terminals, ports and copies.
 
+use crate::command::introduce;
 use crate::remote_stub::{Received, TestSession};
 use crate::scheduler::TaskToAssign;
 use crate::site::Site;
@@ -8,6 +9,7 @@ use muster_model::remote::{
     INPUT_WINDOW_BYTES, RemoteAction, RemoteEnd, RemoteFrame, Terminal, TerminalSize,
 };
 use muster_model::task::Outcome;
+use serde_json::json;
 use std::fs;
 use std::net::TcpListener;
 
@@ -332,9 +334,14 @@ fn files_are_copied_in_both_directions() {
 #[test]
 fn session_has_user_limits_and_view_of_its_task() {
     let site = Site::with_user_per_tenant(&[]);
-    let mut task = site.task(0, "echo of the task > /tmp/mark; echo up; exec sleep 1000");
+    // The scripts of the other tests lie in the machine's `/tmp`, which this task does not see.
+    let script = "echo of the task > /tmp/mark; echo up; exec sleep 1000";
+    let mut task = site.command(0, json!({ "argv": ["sh", "-c", script] }));
     task.launch.tenant_number = Some(3);
-    site.scheduler.assign(1, std::slice::from_ref(&task));
+    let mut tasks = [task];
+    site.scheduler.assign(1, &tasks);
+    introduce(&site, &mut tasks);
+    let [task] = tasks;
     site.until_log_has(&task, "up");
     let facts = "id -u; id -g; id -G; cat /tmp/mark; readlink /proc/self/ns/mnt; cat /proc/self/cgroup; ulimit -c; \
                  grep -E '^(NoNewPrivs|CapEff|CapPrm)' /proc/self/status";
