@@ -233,7 +233,7 @@ mod tests {
 
     #[tokio::test]
     async fn beginning_of_a_body_ends_within_a_piece() {
-        let pieces = ["abc", "def", "ghi"].map(|piece| Ok::<_, std::io::Error>(piece));
+        let pieces = ["abc", "def", "ghi"].map(Ok::<_, std::io::Error>);
         let body = Body::from_stream(stream::iter(pieces));
         let read = axum::body::to_bytes(first(body, 5), 100).await;
         assert_eq!(read.expect("read").as_ref(), b"abcde");

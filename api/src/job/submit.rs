@@ -134,7 +134,6 @@ fn asks_the_store(spec: &JobSpec) -> bool {
 }
 
 /// Completes the document, and returns the jobs that must end before the job starts.
-
 async fn checked(
     app: &ApiState,
     conn: &mut PgConnection,

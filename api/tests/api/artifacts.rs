@@ -22,7 +22,7 @@ async fn write(world: &World, job: JobId, path: &str, content: &[u8]) -> PathBuf
     let mut digest = ArchiveDigest::default();
     digest.update(content);
     let content_row = ArtifactContent {
-        object: Uuid::now_v7(),
+        object: crate::world::id(),
         bytes: content.len() as u64,
         sha256: digest.hex(),
         content_type: content_type_of(path).to_owned(),

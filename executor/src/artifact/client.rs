@@ -184,7 +184,10 @@ fn is_object(text: &str) -> bool {
 }
 
 fn refusal(refused: ArtifactRefusal) -> ArtifactError {
-    ArtifactError::Refused(refused.message)
+    ArtifactError::Refused {
+        message: refused.message,
+        limit: refused.limit,
+    }
 }
 
 fn malformed() -> ArtifactError {

@@ -16,9 +16,10 @@ pub(crate) enum ArtifactError {
     Silent,
     #[error("the scheduler refuses: {}", .0.message())]
     Scheduler(Box<Status>),
-    /// A limit of the tenant, or a later start of the job.
-    #[error("{0}")]
-    Refused(String),
+    /// `limit` is the name of a limit of the tenant; empty if a later start of the job has written
+    /// the path.
+    #[error("{message}")]
+    Refused { message: String, limit: String },
     #[error("it became larger during the upload than the {most_bytes} bytes that it may have")]
     Grown { most_bytes: u64 },
     #[error("it changed during the upload")]
@@ -55,11 +56,26 @@ impl ArtifactError {
             | Self::Objects(_) => true,
             Self::Scheduler(_) => !self.is_over(),
             Self::Path(_)
-            | Self::Refused(_)
+            | Self::Refused { .. }
             | Self::Grown { .. }
             | Self::Read(_)
             | Self::Missing(_) => false,
         }
+    }
+
+    /// Whether the scheduler is not reached now.
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(self, Self::NoSession | Self::Silent | Self::Scheduler(_))
+    }
+
+    /// Whether a later start of the job has written the path.
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self, Self::Refused { limit, .. } if limit.is_empty())
+    }
+
+    /// Whether the job has as many artifacts as it may have.
+    pub(crate) fn is_count(&self) -> bool {
+        matches!(self, Self::Refused { limit, .. } if limit == "job_artifacts")
     }
 
     /// Whether the scheduler takes no artifact of the task any more: its job was deleted, or the

@@ -17,11 +17,17 @@ use muster_model::task::Role;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Seek as _;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Maximum number of files of a task that are uploaded at one time.
 const AT_A_TIME: usize = 4;
 /// Shortest time between two uploads of one file while the task runs.
 const AGAIN_AFTER_MS: u64 = 60_000;
+/// Maximum number of files that one pass uploads while the task runs.
+const MAX_UPLOADS: usize = 2_000;
+/// Time for which new files are not asked for after the number of artifacts was refused.
+const FULL_FOR_MS: u64 = 60_000;
 /// Maximum number of events about files of a task that are not kept.
 const MAX_NOTES: usize = 20;
 
@@ -45,6 +51,8 @@ pub(super) struct OutputFolder {
     output: PathBuf,
     files: BTreeMap<String, FileState>,
     notes: BTreeSet<String>,
+    /// Until then the job has as many artifacts as it may have.
+    full_until_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +73,7 @@ impl OutputFolder {
             output: folder.output(),
             files: BTreeMap::new(),
             notes: BTreeSet::new(),
+            full_until_ms: None,
         }
     }
 
@@ -85,10 +94,15 @@ impl OutputFolder {
         let due = self.due(&found.files, has_ended);
         let top = self.output.clone();
         let (task, role) = (self.task, self.role);
+        // Each request waits for a session. Without one, the other files wait for the next pass.
+        let is_away = Arc::new(AtomicBool::new(false));
         let mut uploads = stream::iter(due)
             .map(|file| {
-                let (store, top) = (store.clone(), top.clone());
+                let (store, top, is_away) = (store.clone(), top.clone(), Arc::clone(&is_away));
                 async move {
+                    if is_away.load(Ordering::Relaxed) {
+                        return (file, Err(ArtifactError::NoSession));
+                    }
                     let done = upload(&store, task, role, (top, &file)).await;
                     (file, done)
                 }
@@ -103,10 +117,10 @@ impl OutputFolder {
                     let message = chain(&error);
                     if error.is_transient() {
                         is_settled = false;
+                        is_away.fetch_or(error.is_away(), Ordering::Relaxed);
                         self.note_transient(&file.name, &error);
                     } else {
-                        self.note(&file.name, &message);
-                        self.settle(&file);
+                        self.refused(&file, &error);
                     }
                     tracing::debug!(task.id = %task, file = file.name, message, "an artifact is not kept");
                 }
@@ -123,6 +137,7 @@ impl OutputFolder {
     /// Returns the files to upload now.
     fn due(&mut self, found: &[FoundFile], has_ended: bool) -> Vec<FoundFile> {
         let now_ms = clock::boottime_ms();
+        let is_full = self.full_until_ms.is_some_and(|until_ms| now_ms < until_ms);
         let mut due = Vec::new();
         let mut present = BTreeMap::new();
         for file in found {
@@ -136,12 +151,27 @@ impl OutputFolder {
             };
             present.insert(file.name.clone(), state);
             let is_early = uploaded_at_ms.is_some_and(|at_ms| now_ms < at_ms + AGAIN_AFTER_MS);
-            if !state.is_settled && (has_ended || (is_unchanged && !is_early)) {
+            let is_hopeless = is_full && !has_ended && uploaded_at_ms.is_none();
+            let is_due = has_ended || (is_unchanged && !is_early && due.len() < MAX_UPLOADS);
+            if !state.is_settled && !is_hopeless && is_due {
                 due.push(file.clone());
             }
         }
         self.files = present;
         due
+    }
+
+    /// Records that a file is not kept. Its next state is tried again.
+    fn refused(&mut self, file: &FoundFile, error: &ArtifactError) {
+        if error.is_count() {
+            self.full_until_ms = Some(clock::boottime_ms() + FULL_FOR_MS);
+        }
+        if !error.is_stale() {
+            self.note(&file.name, &chain(error));
+        }
+        if let Some(state) = self.files.get_mut(&file.name) {
+            state.is_settled = state.stamp == file.stamp;
+        }
     }
 
     fn settle(&mut self, file: &FoundFile) {

@@ -218,7 +218,7 @@ fn answer(error: &ArtifactError) -> MlflowError {
     let (status, code) = match error {
         ArtifactError::Path(_) => (StatusCode::BAD_REQUEST, "INVALID_PARAMETER_VALUE"),
         ArtifactError::Missing(_) => (StatusCode::NOT_FOUND, "RESOURCE_DOES_NOT_EXIST"),
-        ArtifactError::Refused(_) => (StatusCode::FORBIDDEN, "RESOURCE_EXHAUSTED"),
+        ArtifactError::Refused { .. } => (StatusCode::FORBIDDEN, "RESOURCE_EXHAUSTED"),
         ArtifactError::Grown { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "RESOURCE_EXHAUSTED"),
         ArtifactError::StoreFull => (StatusCode::INSUFFICIENT_STORAGE, "RESOURCE_EXHAUSTED"),
         ArtifactError::Read(_) => (StatusCode::BAD_REQUEST, "BAD_REQUEST"),
@@ -233,7 +233,7 @@ impl TrackingApp {
     fn note_refusal(&self, task: TaskId, path: &str, error: &ArtifactError) {
         let is_noted = matches!(
             error,
-            ArtifactError::Refused(_) | ArtifactError::Grown { .. } | ArtifactError::StoreFull
+            ArtifactError::Refused { .. } | ArtifactError::Grown { .. } | ArtifactError::StoreFull
         );
         if !is_noted {
             return;

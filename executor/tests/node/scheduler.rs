@@ -158,7 +158,7 @@ impl Scheduler {
 
     /// Opens a remote session in a task, and waits until the node has attached.
     pub fn open(&self, task: TaskId, action: &RemoteAction) -> TestSession {
-        let id = uuid::Uuid::now_v7().to_string();
+        let id = crate::site::unique_id().to_string();
         let waiting = self.remote_stub.expect(&id);
         self.remote.send_replace(OpenRemote {
             session_id: id,

@@ -476,7 +476,7 @@ impl TaskToAssign {
 
 /// Returns an id that is unique among tests that run at the same time. Processes are found by task
 /// ids.
-fn unique_id() -> Uuid {
+pub fn unique_id() -> Uuid {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     Uuid::from_u64_pair(
         u64::from(std::process::id()),

@@ -1,7 +1,7 @@
 //! Artifacts of a task's job: admission before an upload, and the record after it. The content
 //! never passes the scheduler.
 
-use super::{decode, decode_status, join};
+use super::{Sessions, decode, decode_status, join, registry};
 use crate::clock;
 use muster_model::artifact::{PATH_RULE, content_type_of, is_artifact_path};
 use muster_model::error_chain::chain;
@@ -14,7 +14,7 @@ use muster_store::artifact::{
 use muster_store::pool::StorePool;
 use muster_store::secret::AskingNode;
 use muster_store::{PgConnection, StoreError};
-use tonic::Status;
+use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 /// Artifacts per page of a list.
@@ -23,12 +23,28 @@ const PAGE: u32 = 1_000;
 /// Largest size that the database can store.
 const MAX_BYTES: u64 = 1 << 53;
 
+impl Sessions {
+    /// Answers a request about an artifact if this process leads.
+    pub(super) async fn answer<Asked, Answer, Answering>(
+        &self,
+        request: Request<Asked>,
+        act: impl FnOnce(StorePool, Asked) -> Answering,
+    ) -> Result<Response<Answer>, Status>
+    where
+        Answering: Future<Output = Result<Answer, Status>> + Send,
+    {
+        registry::leads(&self.leader)?;
+        let answer = act(self.pool.clone(), request.into_inner()).await?;
+        Ok(Response::new(answer))
+    }
+}
+
 pub(super) async fn admit(
-    pool: &StorePool,
+    pool: StorePool,
     request: proto::AdmitArtifactRequest,
 ) -> Result<proto::AdmitArtifactAnswer, Status> {
     checked(&request.path, request.bytes)?;
-    let mut tx = muster_store::pool::begin(pool).await.map_err(unstored)?;
+    let mut tx = muster_store::pool::begin(&pool).await.map_err(unstored)?;
     let writer = writer(&mut tx, request.task.as_ref()).await?;
     let sha256 = Some(request.sha256.as_str()).filter(|sha256| !sha256.is_empty());
     let content = (request.bytes, sha256);
@@ -46,7 +62,7 @@ pub(super) async fn admit(
 }
 
 pub(super) async fn keep(
-    pool: &StorePool,
+    pool: StorePool,
     request: proto::KeepArtifactRequest,
 ) -> Result<proto::KeepArtifactAnswer, Status> {
     checked(&request.path, request.bytes)?;
@@ -63,7 +79,7 @@ pub(super) async fn keep(
         sha256: request.sha256,
         content_type: content_type_of(&request.path).to_owned(),
     };
-    let mut tx = muster_store::pool::begin(pool).await.map_err(unstored)?;
+    let mut tx = muster_store::pool::begin(&pool).await.map_err(unstored)?;
     let writer = writer(&mut tx, request.task.as_ref()).await?;
     let kept = artifact::keep(&mut tx, &writer, &request.path, &content, clock::now()).await;
     let answer = match kept {
@@ -81,10 +97,10 @@ pub(super) async fn keep(
 }
 
 pub(super) async fn list(
-    pool: &StorePool,
+    pool: StorePool,
     request: proto::ListArtifactsRequest,
 ) -> Result<proto::ListArtifactsAnswer, Status> {
-    let mut tx = muster_store::pool::begin(pool).await.map_err(unstored)?;
+    let mut tx = muster_store::pool::begin(&pool).await.map_err(unstored)?;
     let writer = writer(&mut tx, request.task.as_ref()).await?;
     let from = (request.prefix.as_str(), request.after.as_str());
     let page = artifact::list(&mut tx, writer.job, from, PAGE).await;
@@ -105,10 +121,10 @@ pub(super) async fn list(
 }
 
 pub(super) async fn remove(
-    pool: &StorePool,
+    pool: StorePool,
     request: proto::RemoveArtifactRequest,
 ) -> Result<proto::RemoveArtifactAnswer, Status> {
-    let mut tx = muster_store::pool::begin(pool).await.map_err(unstored)?;
+    let mut tx = muster_store::pool::begin(&pool).await.map_err(unstored)?;
     let writer = writer(&mut tx, request.task.as_ref()).await?;
     let removed = artifact::remove(&mut tx, &writer, &request.path).await;
     let removed = removed.map_err(unstored)?;

@@ -6,6 +6,7 @@
 
 mod artifacts;
 mod assignment;
+mod capacity;
 mod decode;
 mod erasing;
 mod generations;
@@ -29,6 +30,7 @@ use crate::notifications::Notifications;
 use crate::remote::{self, RemoteOrders, RemoteRelay};
 use crate::retry;
 use assignment::Addressee;
+use capacity::capacity;
 use decode::MessageDecodeError;
 use generations::Generations;
 use heartbeat_batcher::{HeartbeatError, HeartbeatHandle};
@@ -36,7 +38,6 @@ use join::Admission;
 use muster_model::error_chain::chain;
 use muster_model::id::NodeId;
 use muster_model::node::Capacity;
-use muster_model::spec::check_labels;
 use muster_model::spec::is_dns_label;
 use muster_proto::session as proto;
 use muster_proto::session::from_node::Message as From;
@@ -58,12 +59,8 @@ use writes::{cannot_be_sent, charge, keep_usages, record, said, set_unfit};
 /// Capacity of the queue of messages to one node. A node that does not read blocks only its own
 /// session.
 const OUTBOX: usize = 16;
-const MAX_GPUS: usize = 64;
 /// Maximum time from the start of a session to its first message.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
-/// Maximum generation in a Hello: far above real ones and far below the limit of the database's
-/// integers.
-const MAX_GENERATION: u64 = 1 << 53;
 /// Interval of GPU use measurements, in milliseconds. A trial of a pair needs several of them.
 const USAGE_MS: u64 = 2_000;
 
@@ -168,36 +165,28 @@ impl NodeSessions for Sessions {
         &self,
         request: Request<proto::AdmitArtifactRequest>,
     ) -> Result<Response<proto::AdmitArtifactAnswer>, Status> {
-        registry::leads(&self.leader)?;
-        let answer = artifacts::admit(&self.pool, request.into_inner()).await?;
-        Ok(Response::new(answer))
+        self.answer(request, artifacts::admit).await
     }
 
     async fn keep_artifact(
         &self,
         request: Request<proto::KeepArtifactRequest>,
     ) -> Result<Response<proto::KeepArtifactAnswer>, Status> {
-        registry::leads(&self.leader)?;
-        let answer = artifacts::keep(&self.pool, request.into_inner()).await?;
-        Ok(Response::new(answer))
+        self.answer(request, artifacts::keep).await
     }
 
     async fn list_artifacts(
         &self,
         request: Request<proto::ListArtifactsRequest>,
     ) -> Result<Response<proto::ListArtifactsAnswer>, Status> {
-        registry::leads(&self.leader)?;
-        let answer = artifacts::list(&self.pool, request.into_inner()).await?;
-        Ok(Response::new(answer))
+        self.answer(request, artifacts::list).await
     }
 
     async fn remove_artifact(
         &self,
         request: Request<proto::RemoveArtifactRequest>,
     ) -> Result<Response<proto::RemoveArtifactAnswer>, Status> {
-        registry::leads(&self.leader)?;
-        let answer = artifacts::remove(&self.pool, request.into_inner()).await?;
-        Ok(Response::new(answer))
+        self.answer(request, artifacts::remove).await
     }
 }
 
@@ -399,41 +388,6 @@ async fn let_in(
         node: node.id,
         has_lost: lost > 0,
     }))
-}
-
-/// Capacity of the node. Validates the rest of the Hello.
-fn capacity(hello: &proto::Hello) -> Result<Capacity, Status> {
-    if hello.generation > MAX_GENERATION {
-        return Err(Status::invalid_argument(format!(
-            "generation is {}; expected at most {MAX_GENERATION}",
-            hello.generation
-        )));
-    }
-    let capacity: Capacity =
-        decode::json("capacity_json", &hello.capacity_json).map_err(decode_status)?;
-    let in_order = capacity
-        .gpus
-        .iter()
-        .enumerate()
-        .all(|(at, gpu)| gpu.index as usize == at);
-    if capacity.gpus.len() > MAX_GPUS || !in_order {
-        return Err(Status::invalid_argument(
-            "capacity.gpus: expected at most 64, numbered from 0 in order",
-        ));
-    }
-    if let Some(rack) = &capacity.rack
-        && !(1..=253).contains(&rack.len())
-    {
-        return Err(Status::invalid_argument(format!(
-            "capacity.rack has {} characters; expected 1 to 253",
-            rack.len()
-        )));
-    }
-    check_labels("capacity.labels", &capacity.labels).map_err(|errors| {
-        let said: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        Status::invalid_argument(said.join("; "))
-    })?;
-    Ok(capacity)
 }
 
 /// Result of a Hello.

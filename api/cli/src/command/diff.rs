@@ -15,6 +15,9 @@ const MAX_JOBS: usize = 8;
 /// Maximum length of a value in the table.
 const SHOWN: usize = 40;
 
+/// Reads a result of a job.
+type ValueOf = fn(&JobView) -> Option<Value>;
+
 #[derive(Debug, Args)]
 pub struct DiffArgs {
     /// Ids or names of two to eight jobs; a name means its newest job.
@@ -81,7 +84,7 @@ impl ComparedRow {
         self.values.iter().any(|value| *value != self.values[0])
     }
 
-    fn of(jobs: &[JobView], name: &str, value: fn(&JobView) -> Option<Value>) -> Self {
+    fn of(jobs: &[JobView], name: &str, value: ValueOf) -> Self {
         let values = jobs.iter().map(|job| value(job).unwrap_or_default());
         Self {
             name: name.to_owned(),
@@ -132,7 +135,7 @@ fn rows_of(rows: BTreeMap<String, Vec<Value>>) -> Vec<ComparedRow> {
 
 /// Returns the results that at least one job has.
 fn results(jobs: &[JobView]) -> Vec<ComparedRow> {
-    let values: [(&str, fn(&JobView) -> Option<Value>); 9] = [
+    let values: [(&str, ValueOf); 9] = [
         ("phase", |job| Some(phase_and_reason(job).into())),
         ("failure", |job| job.failure.clone().map(Value::from)),
         ("workers", |job| {
@@ -176,7 +179,7 @@ fn newest(metrics: &[Vec<MetricView>]) -> Vec<ComparedRow> {
     for (place, metrics) in metrics.iter().enumerate() {
         for metric in metrics.iter() {
             let name = metric.name.clone();
-            let values = rows.entry(name).or_insert_with(|| Vec::new());
+            let values = rows.entry(name).or_insert_with(Vec::new);
             values.resize(place, Value::Null);
             values.push(rounded(metric.last));
         }
