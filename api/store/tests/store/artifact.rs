@@ -11,7 +11,6 @@ use muster_store::artifact::{
 use muster_store::membership::{self, SecretHash};
 use muster_store::secret::AskingNode;
 use muster_store::{StoreError, limit, pool, tenant_scope};
-use uuid::Uuid;
 
 const CREDENTIAL: SecretHash = [7; 32];
 const NODE: AskingNode<'_> = AskingNode {
@@ -30,7 +29,7 @@ fn writer(world: &World, job: JobId, revision: u64) -> ArtifactWriter {
 
 fn content(bytes: u64, digit: &str) -> ArtifactContent {
     ArtifactContent {
-        object: Uuid::now_v7(),
+        object: crate::world::id(),
         bytes,
         sha256: digit.repeat(64),
         content_type: "text/plain".to_owned(),
