@@ -2,8 +2,10 @@
 
 use crate::world::{ADMIN, World, json_request, request};
 use axum::body::Body;
-use axum::http::Method;
+use axum::http::header::UPGRADE;
+use axum::http::{HeaderValue, Method};
 use muster_api::config::ClientLimits;
+use muster_model::remote::PROTOCOL;
 use serde_json::{Map, Value, json};
 
 /// Levels of a schema that are visited; layers contain layers.
@@ -152,9 +154,11 @@ async fn nul_in_any_text_of_a_body_is_refused() {
         }
         for (body, field) in with_nul(&document, schema, MAX_LEVELS) {
             let uri = with(&path, "");
-            let answer = world
-                .send(json_request(method.clone(), ADMIN, &uri, &body))
-                .await;
+            let mut request = json_request(method.clone(), ADMIN, &uri, &body);
+            // Remote sessions need it; other routes do not read it.
+            let protocol = HeaderValue::from_static(PROTOCOL);
+            request.headers_mut().insert(UPGRADE, protocol);
+            let answer = world.send(request).await;
             let text = format!("{method} {uri} {body}: {}", answer.text());
             assert_eq!(answer.status, 422, "{text}");
             let errors = answer.problem().errors;
