@@ -6,6 +6,7 @@
 
 mod artifacts;
 mod assignment;
+mod binding;
 mod capacity;
 mod decode;
 mod erasing;
@@ -30,11 +31,11 @@ use crate::notifications::Notifications;
 use crate::remote::{self, RemoteOrders, RemoteRelay};
 use crate::retry;
 use assignment::Addressee;
+use binding::{AdmissionResult, SessionWelcome, bind};
 use capacity::capacity;
 use decode::MessageDecodeError;
 use generations::Generations;
 use heartbeat_batcher::{HeartbeatError, HeartbeatHandle};
-use join::Admission;
 use muster_model::error_chain::chain;
 use muster_model::id::NodeId;
 use muster_model::node::Capacity;
@@ -44,9 +45,9 @@ use muster_proto::session::from_node::Message as From;
 use muster_proto::session::node_sessions_server::NodeSessions;
 use muster_proto::session::to_node::Message as To;
 use muster_secret::SecretKeys;
-use muster_store::membership::{self, ExecutorRecord, SecretHash};
+use muster_store::StoreError;
+use muster_store::membership::{self, ExecutorRecord};
 use muster_store::pool::StorePool;
-use muster_store::{PgConnection, StoreError};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +55,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument as _;
-use writes::{cannot_be_sent, charge, keep_usages, record, said, set_unfit};
+use writes::{cannot_be_sent, charge, keep_usages, record, set_unfit};
 
 /// Capacity of the queue of messages to one node. A node that does not read blocks only its own
 /// session.
@@ -327,74 +328,12 @@ impl Sessions {
         capacity: &Capacity,
     ) -> Result<Result<SessionWelcome, Status>, StoreError> {
         let mut tx = muster_store::pool::begin(&self.pool).await?;
-        let welcomed = let_in(&mut tx, hello, entry, capacity).await?;
+        let welcomed = bind(&mut tx, hello, entry, capacity).await?;
         if welcomed.is_ok() {
             tx.commit().await.map_err(StoreError::from)?;
         }
         Ok(welcomed)
     }
-}
-
-/// Result of an admission.
-struct AdmissionResult {
-    admission: Admission,
-    /// SHA-256 of the presented credential.
-    credential: Option<SecretHash>,
-    /// By a one-time token.
-    is_once: bool,
-    /// The node's credential so far.
-    before: Option<Vec<u8>>,
-}
-
-/// Binds the executor to the node, or returns the reason of the refusal.
-async fn let_in(
-    tx: &mut PgConnection,
-    hello: &proto::Hello,
-    entry: &AdmissionResult,
-    capacity: &Capacity,
-) -> Result<Result<SessionWelcome, Status>, StoreError> {
-    use muster_store::{node, restored};
-    let (name, identity, now) = (&hello.node_name, &hello.identity, clock::now());
-    let lost = restored::lost_generations(tx, name, hello.generation).await?;
-    if node::is_held_by_another(tx, name, identity).await? {
-        return Ok(Err(Status::unavailable(format!(
-            "{name} has tasks that this executor does not know: its data folder is a new one. It is let in once they count as lost"
-        ))));
-    }
-    let node = node::hello(tx, clock::id().into(), name, capacity, now).await?;
-    node::identify(tx, node.id, identity).await?;
-    muster_store::fault::set_unfit(tx, node.id, said(&hello.unfit), now).await?;
-    if let (Admission::Binds, Some(own)) = (entry.admission, &entry.credential) {
-        let before = entry.before.as_deref();
-        let is_bound = membership::bind(tx, (node.id, name), own, before, now).await?;
-        let token = join::hash(&hello.join_token);
-        let is_used = !entry.is_once || membership::use_join_token(tx, &token, now).await?;
-        if !is_bound || !is_used {
-            return Ok(Err(Status::unavailable(
-                "another executor joined under this name at the same time; try again",
-            )));
-        }
-    }
-    if lost > 0 {
-        restored::outrun(tx, node.id, hello.generation).await?;
-        tracing::warn!(
-            node.name = name,
-            held = hello.generation,
-            lost,
-            "the database has lost commits that the node knows of; its generation is raised above the node's"
-        );
-    }
-    Ok(Ok(SessionWelcome {
-        node: node.id,
-        has_lost: lost > 0,
-    }))
-}
-
-/// Result of a Hello.
-struct SessionWelcome {
-    node: NodeId,
-    /// The database lacks commits that the node has seen.
-    has_lost: bool,
 }
 
 struct NodeSession {
