@@ -303,6 +303,7 @@ impl NodeLoop {
                 self.tracked.finish(entry.launch.task_id);
             }
         }
+        self.tracked.follow(&self.ledger);
         self.outputs.follow(&mut self.ledger);
         self.launcher.tidy(&self.ledger);
         self.disk_monitor.follow(&self.ledger);
@@ -342,6 +343,7 @@ impl NodeLoop {
                     && self.launcher.has_image(entry)
                 {
                     self.metrics.launched(&entry.launch);
+                    self.tracked.admit(&entry.launch);
                     self.launcher.launch(entry);
                 }
             }

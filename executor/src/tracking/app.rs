@@ -99,7 +99,7 @@ impl TrackingApp {
         if self.lock().contains_key(&id) {
             return Ok(id);
         }
-        let launch: TaskLaunch = folder.task().read().ok().flatten().ok_or_else(denied)?;
+        let launch = self.runs.launch(id).ok_or_else(denied)?;
         // Without the lock: the events of a long task take time to read, and other tasks must not
         // wait.
         let run = MlflowRun::new(aside(|| series(&launch, &folder))?);

@@ -8,6 +8,7 @@ use super::series::{ProgressSeries, TaskReportSummary};
 use crate::clock;
 use crate::events;
 use crate::folder::NodeTaskFolder;
+use crate::ledger::Ledger;
 use crate::log_once::LogOnce;
 use muster_model::assignment::TaskLaunch;
 use muster_model::id::TaskId;
@@ -19,9 +20,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Id of the only experiment of a program, that of its job. Every name leads to it.
 pub(super) const EXPERIMENT: &str = "0";
 
-/// Runs of tasks that have made a request. The node's loop shares them with the server.
+/// Tasks that may make requests, and the runs of those that have. The node's loop shares them with
+/// the server.
 #[derive(Debug, Clone, Default)]
-pub struct TrackedRuns(Arc<Mutex<BTreeMap<TaskId, TrackedTask>>>);
+pub struct TrackedRuns {
+    runs: Arc<Mutex<BTreeMap<TaskId, TrackedTask>>>,
+    /// From the ledger: a task can replace the launch in its own folder.
+    launches: Arc<Mutex<BTreeMap<TaskId, TaskLaunch>>>,
+}
 
 /// A task that has made a request.
 #[derive(Debug)]
@@ -35,7 +41,32 @@ pub(super) struct TrackedTask {
 
 impl TrackedRuns {
     pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, TrackedTask>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the launch of a task that may make requests.
+    pub(super) fn launch(&self, task: TaskId) -> Option<TaskLaunch> {
+        self.launches().get(&task).cloned()
+    }
+
+    fn launches(&self) -> MutexGuard<'_, BTreeMap<TaskId, TaskLaunch>> {
+        self.launches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Allows requests of a task. Call it before the task starts.
+    pub fn admit(&self, launch: &TaskLaunch) {
+        self.launches().insert(launch.task_id, launch.clone());
+    }
+
+    /// Allows requests of all tasks of the ledger that have not ended, and of no others.
+    pub fn follow(&self, ledger: &Ledger) {
+        let mut launches = self.launches();
+        launches.retain(|id, _| ledger.is_live(*id));
+        for (id, entry) in &ledger.entries {
+            if ledger.is_live(*id) {
+                launches.entry(*id).or_insert_with(|| entry.launch.clone());
+            }
+        }
     }
 
     /// Writes what a task that has ended has logged and what still waits. Call it before the end is

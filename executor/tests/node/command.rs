@@ -351,3 +351,29 @@ fn metrics_logged_just_before_the_end_are_reported() {
     assert_eq!(newest, Some(29));
     site.finish();
 }
+
+/// Replaces the launch in its own folder before its first request, and prints the job of its run.
+const FORGER: &str = r#"
+import json, os, pathlib, urllib.request
+file = pathlib.Path(os.environ["MUSTER_TASK_DIR"]) / "task.json"
+launch = json.loads(file.read_text())
+launch["job_id"] = "01890000-0000-7000-8000-00000000beef"
+file.unlink()
+file.write_text(json.dumps(launch))
+url = os.environ["MLFLOW_TRACKING_URI"] + "/api/2.0/mlflow/runs/get?run_id=" + os.environ["MLFLOW_RUN_ID"]
+head = {"Authorization": "Bearer " + os.environ["MLFLOW_TRACKING_TOKEN"]}
+run = json.load(urllib.request.urlopen(urllib.request.Request(url, headers=head)))
+print("run of", run["run"]["info"]["run_id"], flush=True)
+"#;
+
+#[test]
+fn replaced_launch_changes_no_request() {
+    let site = Site::started(10_000, &[]);
+    let mut tasks = [site.command(0, json!({ "argv": ["python3", "-c", FORGER] }))];
+    site.scheduler.assign(1, &tasks);
+    introduce(&site, &mut tasks);
+    let job = tasks[0].launch.job_id.0.simple();
+    site.until_log_has(&tasks[0], &format!("run of {job}"));
+    site.until_gone(&tasks[0]);
+    site.finish();
+}
