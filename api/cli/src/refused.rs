@@ -43,9 +43,17 @@ fn located(problem: &Problem, file: &str, text: &str) -> String {
 /// ancestor. Indentation and names suffice to find it in YAML and in JSON with line breaks.
 fn line_of(lines: &[&str], path: &str) -> Option<usize> {
     let names = path.split(['.', '[', ']']);
-    let names = names.filter(|name| !name.is_empty() && name.parse::<usize>().is_err());
     let (mut found, mut from, mut to) = (None, 0, lines.len());
-    for name in names {
+    for name in names.filter(|name| !name.is_empty()) {
+        if let Ok(index) = name.parse::<usize>() {
+            let Some(at) = element(&lines[..to], from, index) else {
+                break;
+            };
+            found = Some(at);
+            from = at;
+            to = element(&lines[..to], from, 1).unwrap_or(to);
+            continue;
+        }
         let Some(at) = (from..to).find(|at| has_key(lines[*at], name)) else {
             break;
         };
@@ -54,6 +62,17 @@ fn line_of(lines: &[&str], path: &str) -> Option<usize> {
         to = block_end(lines, at);
     }
     found
+}
+
+/// Returns the line of an element of the list that begins at or after a line. Lists in one line
+/// have no lines of their own.
+fn element(lines: &[&str], from: usize, index: usize) -> Option<usize> {
+    let is_element = |at: &usize| lines[*at].trim_start().starts_with("- ");
+    let first = (from..lines.len()).find(is_element)?;
+    let depth = indent(lines[first]);
+    let elements = (first..lines.len()).filter(is_element);
+    let mut elements = elements.filter(|at| indent(lines[*at]) == depth);
+    elements.nth(index)
 }
 
 /// Whether the line has this key, before a comment.
@@ -93,7 +112,7 @@ mod tests {
 
     #[test]
     fn field_is_found_below_its_ancestors() {
-        let text = "name: min\n# workers: none\nother: { workers: 1 }\nscale:\n  # x\n  ps_shards: { min: 1 }\n  workers:\n    max: 1\n    min: 2 # min: 3\nstop:\n  target: { \"value\": 1 }\n  list:\n    - a: 1";
+        let text = "name: min\n# workers: none\nother: { workers: 1 }\nscale:\n  # x\n  ps_shards: { min: 1 }\n  workers:\n    max: 1\n    min: 2 # min: 3\nstop:\n  target: { \"value\": 1 }\n  list:\n    - a: 1\n      b: 2\n    - a: 3";
         let lines: Vec<&str> = text.lines().collect();
         for (path, line) in [
             ("scale.workers.min", Some(8)),
@@ -102,6 +121,11 @@ mod tests {
             ("scale.workers.none", Some(6)),
             ("stop.target.value", Some(10)),
             ("stop.list[0].a", Some(12)),
+            ("stop.list[0].b", Some(13)),
+            ("stop.list[1].a", Some(14)),
+            ("stop.list[1]", Some(14)),
+            ("stop.list[1].b", Some(14)),
+            ("stop.list[7].a", Some(11)),
             ("engine.batch", None),
         ] {
             assert_eq!(line_of(&lines, path), line, "{path}");

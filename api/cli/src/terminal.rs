@@ -35,6 +35,12 @@ pub struct Size {
     pub lines: usize,
 }
 
+/// Size of a terminal that does not know its own, such as a serial console.
+const UNKNOWN: Size = Size {
+    columns: 80,
+    lines: 24,
+};
+
 /// Returns the size of the terminal; `None` if standard output is a file or a pipe.
 /// The environment variable `COLUMNS` replaces the width, and gives one to a file or a pipe.
 #[must_use]
@@ -170,14 +176,12 @@ where
     let interrupted = tokio::signal::ctrl_c();
     tokio::pin!(interrupted);
     loop {
-        let now = size();
+        let size = size().unwrap_or(UNKNOWN);
         let text = tokio::select! {
             _ = &mut interrupted => return Ok(()),
-            text = next(now) => text?,
+            text = next(Some(size)) => text?,
         };
-        if let Some(size) = now {
-            screen.draw(&text, size)?;
-        }
+        screen.draw(&text, size)?;
         tokio::select! {
             _ = &mut interrupted => return Ok(()),
             () = tokio::time::sleep(REDRAW) => {}

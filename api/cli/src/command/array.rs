@@ -12,7 +12,7 @@ const INDEX: &str = "{index}";
 /// Variable with the index.
 const VARIABLE: &str = "ARRAY_INDEX";
 /// Label that the jobs of one array have in common.
-const LABEL: &str = "array";
+pub const LABEL: &str = "array";
 
 /// Indices of an array, ascending.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,12 +65,16 @@ pub fn element(document: &Value, array: &str, index: u32) -> Value {
     element
 }
 
+/// Enters a value into a map of the document. The server refuses a field that is no map.
 fn entry(document: &mut Value, field: &str, name: &str, value: Value) {
-    if let Some(fields) = document.as_object_mut() {
-        let map = fields
+    let fields = document.as_object_mut();
+    let map = fields.map(|fields| {
+        fields
             .entry(field)
-            .or_insert_with(|| Value::Object(Map::new()));
-        map[name] = value;
+            .or_insert_with(|| Value::Object(Map::new()))
+    });
+    if let Some(map) = map.and_then(Value::as_object_mut) {
+        map.insert(name.to_owned(), value);
     }
 }
 

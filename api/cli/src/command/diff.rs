@@ -207,10 +207,9 @@ fn shown(comparison: &Comparison, jobs: &[JobView]) -> String {
             .into_iter()
             .chain(heads.iter().map(String::as_str))
             .collect();
-        let rows = rows.iter().map(|row| {
-            let values = row.values.iter().map(text_of);
-            [row.name.clone()].into_iter().chain(values).collect()
-        });
+        let rows = rows
+            .iter()
+            .map(|row| [row.name.clone()].into_iter().chain(cells(row)).collect());
         table_of(&header, rows)
     });
     let mut tables: Vec<String> = tables.collect();
@@ -220,8 +219,36 @@ fn shown(comparison: &Comparison, jobs: &[JobView]) -> String {
     tables.join("\n\n")
 }
 
+/// Returns the values of a row, each cut to a part in which they differ.
+fn cells(row: &ComparedRow) -> Vec<String> {
+    let texts: Vec<String> = row.values.iter().map(text_of).collect();
+    let is_cut = texts.iter().any(|text| text.chars().count() > SHOWN);
+    let first = texts.first().map_or("", String::as_str);
+    let common = texts.iter().map(|text| common_prefix(text, first)).min();
+    let common = common.unwrap_or(0);
+    let skipped = if is_cut {
+        common.saturating_sub(SHOWN / 2)
+    } else {
+        0
+    };
+    let shown = texts.iter().map(|text| match skipped {
+        0 => cut(text, SHOWN),
+        skipped => {
+            let rest: String = text.chars().skip(skipped).collect();
+            cut(&format!("…{rest}"), SHOWN)
+        }
+    });
+    shown.collect()
+}
+
+/// Number of characters with which both texts begin.
+fn common_prefix(one: &str, other: &str) -> usize {
+    let pairs = one.chars().zip(other.chars());
+    pairs.take_while(|(one, other)| one == other).count()
+}
+
 fn text_of(value: &Value) -> String {
-    let text = match value {
+    match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.replace('\n', " "),
         Value::Array(items) => {
@@ -232,8 +259,7 @@ fn text_of(value: &Value) -> String {
             items.collect::<Vec<_>>().join(" ")
         }
         other => other.to_string(),
-    };
-    cut(&text, SHOWN)
+    }
 }
 
 #[cfg(test)]
@@ -255,6 +281,19 @@ mod tests {
         ];
         let expected = expected.map(|(path, value)| (path.to_owned(), value));
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn long_values_are_cut_where_they_differ() {
+        let long = |end: &str| json!(format!("python3 {} {end}", "x".repeat(80)));
+        let row = ComparedRow {
+            name: "command.argv".to_owned(),
+            values: vec![long("--lr 0.1"), long("--lr 0.2")],
+        };
+        let cells = cells(&row);
+        assert!(cells[0].ends_with("--lr 0.1"), "{cells:?}");
+        assert!(cells[1].ends_with("--lr 0.2"), "{cells:?}");
+        assert!(cells.iter().all(|cell| cell.chars().count() <= SHOWN));
     }
 
     #[test]

@@ -7,6 +7,9 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
+/// Labels that describe the code and the array of one submission, and not of its copies.
+pub const OF_SUBMISSION: [&str; 3] = [COMMIT, CHANGED, super::array::LABEL];
+
 /// Label with the commit of the code.
 const COMMIT: &str = "git-commit";
 /// Label of code with changes that are not committed.
@@ -25,17 +28,35 @@ pub fn checkout(source: &str) -> anyhow::Result<TempDir> {
         )));
     }
     let folder = tempfile::tempdir().context("make a folder for the checkout")?;
+    // git runs in the new folder, so a relative path of this machine becomes a whole one.
+    let local = std::fs::canonicalize(url).ok();
+    let local = local.as_deref().and_then(Path::to_str);
     run(folder.path(), &["init", "--quiet"])?;
-    let fetch = ["fetch", "--quiet", "--depth", "1", url, reference];
+    let fetch = [
+        "fetch",
+        "--quiet",
+        "--depth",
+        "1",
+        local.unwrap_or(url),
+        reference,
+    ];
     run(folder.path(), &fetch).with_context(|| format!("fetch {reference} of {url}"))?;
     run(folder.path(), &["checkout", "--quiet", "FETCH_HEAD"])?;
     Ok(folder)
 }
 
-/// Splits at the last `@` behind the host, so that `git@host:path` stays whole.
+/// Splits at the first `@` behind the host, so that `git@host:path` stays whole and the name of a
+/// branch may contain `/`.
 fn split(source: &str) -> (&str, &str) {
-    let path = source.rfind(['/', ':']).map_or(0, |at| at + 1);
-    match source[path..].rfind('@') {
+    let path = match source.split_once("://") {
+        Some((scheme, rest)) => {
+            let host = scheme.len() + 3;
+            host + rest.find('/').unwrap_or(rest.len())
+        }
+        // `user@host:path`
+        None => source.find(':').map_or(0, |at| at + 1),
+    };
+    match source[path..].find('@') {
         Some(at) if !source[path + at + 1..].is_empty() => {
             (&source[..path + at], &source[path + at + 1..])
         }
@@ -49,8 +70,10 @@ pub fn label(document: &mut Value, folder: &Path) {
     let Ok(commit) = run(folder, &["rev-parse", "HEAD"]) else {
         return;
     };
-    let status = ["status", "--porcelain", "--", "."];
-    let is_changed = run(folder, &status).is_ok_and(|changes| !changes.trim().is_empty());
+    let Ok(changes) = run(folder, &["status", "--porcelain", "--", "."]) else {
+        return;
+    };
+    let is_changed = !changes.trim().is_empty();
     let Some(fields) = document.as_object_mut() else {
         return;
     };
@@ -72,6 +95,10 @@ fn run(folder: &Path, arguments: &[&str]) -> anyhow::Result<String> {
         .arg("-C")
         .arg(folder)
         .args(arguments)
+        // Set in hooks of git: they would name another repository.
+        .env_remove("GIT_DIR")
+        .env_remove("GIT_WORK_TREE")
+        .env_remove("GIT_INDEX_FILE")
         // A missing password fails instead of waiting for input.
         .env("GIT_TERMINAL_PROMPT", "0")
         .output()
@@ -99,6 +126,11 @@ mod tests {
             ),
             ("git@host:a/b.git", ("git@host:a/b.git", "HEAD")),
             ("git@host:a/b.git@0a1b", ("git@host:a/b.git", "0a1b")),
+            (
+                "https://host/a/b@feature/x",
+                ("https://host/a/b", "feature/x"),
+            ),
+            ("/srv/a@feature/x", ("/srv/a", "feature/x")),
             ("../b@", ("../b@", "HEAD")),
         ] {
             assert_eq!(split(source), expected, "{source}");

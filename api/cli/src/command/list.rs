@@ -45,7 +45,7 @@ pub struct ListArgs {
     /// Jobs of all tenants; for administrators.
     #[arg(short = 'A', long)]
     all_tenants: bool,
-    /// Order of the listed jobs.
+    /// Order of the listed jobs, which are the newest ones up to --limit.
     #[arg(long, value_enum, default_value_t)]
     sort: Order,
     /// Print all columns and whole ids, and the reason why a job failed or waits.
@@ -113,6 +113,13 @@ impl ListArgs {
         session.output == OutputFormat::Table && !self.trials && self.name.is_none()
     }
 
+    /// Whether the list shows a part of the tenant's jobs, to which studies do not belong.
+    fn is_filtered(&self) -> bool {
+        let parts = [self.phase.is_empty(), self.label.is_empty()];
+        let is_whole = parts == [true; 2] && self.user.is_none() && self.since.is_none();
+        self.all_tenants || !is_whole
+    }
+
     async fn fetch(&self, session: &CliSession) -> anyhow::Result<Listed> {
         let client = &session.client;
         let is_without_trials = self.is_without_trials(session);
@@ -122,7 +129,7 @@ impl ListArgs {
             self.of_tenant(client, is_without_trials).await?
         };
         self.sort(&mut jobs.items);
-        let open_studies = if is_without_trials && !self.all_tenants {
+        let open_studies = if is_without_trials && !self.is_filtered() {
             let studies = client.studies(None, STUDIES, None).await?.items;
             let open = studies.into_iter().filter(|study| {
                 !matches!(study.phase, StudyPhase::Finished | StudyPhase::Cancelled)

@@ -87,9 +87,16 @@ pub async fn enter_after(
     if named.is_empty() {
         return Ok(());
     }
-    let mut after = match document.get_mut("after").map(Value::take) {
-        Some(Value::Array(given)) => given,
-        _ => Vec::new(),
+    let Some(fields) = document.as_object_mut() else {
+        bail!(UsageError("the document is no map of fields".to_owned()));
+    };
+    let after = fields.entry("after").or_insert_with(|| json!([]));
+    if after.is_null() {
+        *after = json!([]);
+    }
+    let Some(after) = after.as_array_mut() else {
+        let problem = format!("after is {after}; expected a list of jobs");
+        bail!(UsageError(problem));
     };
     for text in named {
         let (job, on) = text.rsplit_once(':').unwrap_or((text, "success"));
@@ -100,7 +107,6 @@ pub async fn enter_after(
         let id = session.job(job).await?.id;
         after.push(json!({ "job": id, "on": on }));
     }
-    document["after"] = Value::Array(after);
     Ok(())
 }
 

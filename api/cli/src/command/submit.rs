@@ -1,5 +1,6 @@
 //! `muster submit`: reads a job document and submits it.
 
+use super::git::OF_SUBMISSION;
 use super::{CliSession, UsageError, code, follow_job, git, resolve_job, wait};
 use crate::document::{self, read};
 use crate::output::line;
@@ -168,7 +169,13 @@ fn fork(spec: &JobSpec) -> anyhow::Result<serde_json::Value> {
     let mut document = serde_json::to_value(spec)?;
     let labels = document.get_mut("labels");
     if let Some(labels) = labels.and_then(serde_json::Value::as_object_mut) {
-        labels.retain(|name, _| !name.starts_with("muster.dev/"));
+        labels.retain(|name, _| {
+            !name.starts_with("muster.dev/") && !OF_SUBMISSION.contains(&name.as_str())
+        });
+    }
+    if let Some(fields) = document.as_object_mut() {
+        // The jobs that the other one waited for may have failed or been deleted since.
+        fields.remove("after");
     }
     Ok(document)
 }

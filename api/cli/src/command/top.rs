@@ -14,7 +14,7 @@ use muster_model::view::{JobView, NodeView};
 const BAR: usize = 30;
 /// Maximum length of a node's name.
 const NAME: usize = 24;
-/// Maximum number of jobs that are read.
+/// Maximum number of jobs that are read, each of those with GPUs and those that wait.
 const JOBS: u32 = 200;
 /// Size of the output if it is no terminal.
 const PRINTED: Size = Size {
@@ -35,16 +35,26 @@ impl TopArgs {
 }
 
 async fn text(session: &CliSession, size: Size) -> anyhow::Result<String> {
-    let open = JobPhase::ALL
-        .into_iter()
-        .filter(|phase| !phase.is_terminal());
-    let query = JobQuery {
-        phases: open.collect(),
+    // Lists begin with the newest jobs, so many waiting ones would hide those that run.
+    let open = JobPhase::ALL.into_iter();
+    let open = open.filter(|phase| !phase.is_terminal());
+    let (waiting, held): (Vec<_>, Vec<_>) =
+        open.partition(|phase| matches!(phase, JobPhase::Queued | JobPhase::Paused));
+    let (held, waiting) = (query(held), query(waiting));
+    let client = &session.client;
+    let (nodes, held, waiting) =
+        tokio::try_join!(client.nodes(), client.jobs(&held), client.jobs(&waiting))?;
+    let has_more = held.next.is_some() || waiting.next.is_some();
+    let jobs = held.items.into_iter().chain(waiting.items);
+    Ok(drawn(&nodes, jobs.collect(), has_more, size))
+}
+
+fn query(phases: Vec<JobPhase>) -> JobQuery {
+    JobQuery {
+        phases,
         limit: Some(JOBS),
         ..JobQuery::default()
-    };
-    let (nodes, jobs) = tokio::try_join!(session.client.nodes(), session.client.jobs(&query))?;
-    Ok(drawn(&nodes, jobs.items, jobs.next.is_some(), size))
+    }
 }
 
 /// Returns the whole text. Nodes take at most a third of the lines.

@@ -64,29 +64,49 @@ impl JobVerbArgs {
     /// # Errors
     /// If the server refuses; the first refusal ends the command.
     pub async fn run(self, session: &CliSession, verb: JobVerb) -> anyhow::Result<()> {
-        for before in self.selected(session, verb).await? {
-            let id = before.id;
-            if verb == JobVerb::Continue && before.intent == Intent::Pause {
-                bail!(UsageError(format!(
-                    "job {} ({id}) is paused, not suspended: `muster resume` lets it run again",
-                    before.name
-                )));
+        let jobs = self.selected(session, verb).await?;
+        if self.label.is_empty() {
+            for job in jobs {
+                ask(session, &job, verb).await?;
             }
-            let client = &session.client;
-            let (job, done) = match verb {
-                JobVerb::Suspend => (client.suspend(id).await?, "is being suspended"),
-                JobVerb::Continue => (client.go_on(id).await?, "continues"),
-                JobVerb::Pause => (client.pause(id).await?, "pauses"),
-                JobVerb::Resume => (client.resume(id).await?, "resumes"),
-                JobVerb::Cancel => (client.cancel(id).await?, "is being cancelled"),
-            };
-            let done = unchanged(verb, before.phase, before.intent).unwrap_or_else(|| done.into());
-            session
-                .output
-                .print(&job, |job| format!("job {} ({}) {done}", job.name, job.id))?;
+            return Ok(());
+        }
+        // One refusal, such as that of a job that has ended meanwhile, must not spare the others.
+        let (all, mut refused) = (jobs.len(), 0);
+        for job in jobs {
+            if let Err(error) = ask(session, &job, verb).await {
+                refused += 1;
+                note!("muster: job {} ({}): {error:#}", job.name, job.id);
+            }
+        }
+        if refused > 0 {
+            bail!("{refused} of {all} jobs were not changed");
         }
         Ok(())
     }
+}
+
+/// Asks for the change of one job, and prints the result.
+async fn ask(session: &CliSession, before: &JobView, verb: JobVerb) -> anyhow::Result<()> {
+    let id = before.id;
+    if verb == JobVerb::Continue && before.intent == Intent::Pause {
+        bail!(UsageError(format!(
+            "job {} ({id}) is paused, not suspended: `muster resume` lets it run again",
+            before.name
+        )));
+    }
+    let client = &session.client;
+    let (job, done) = match verb {
+        JobVerb::Suspend => (client.suspend(id).await?, "is being suspended"),
+        JobVerb::Continue => (client.go_on(id).await?, "continues"),
+        JobVerb::Pause => (client.pause(id).await?, "pauses"),
+        JobVerb::Resume => (client.resume(id).await?, "resumes"),
+        JobVerb::Cancel => (client.cancel(id).await?, "is being cancelled"),
+    };
+    let done = unchanged(verb, before.phase, before.intent).unwrap_or_else(|| done.into());
+    session
+        .output
+        .print(&job, |job| format!("job {} ({}) {done}", job.name, job.id))
 }
 
 impl JobVerbArgs {

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { job } from "../../live/test-data";
 import { json, newWorld, open, page } from "../test-world";
 import { ofEngine } from "./curves";
-import { differs, fields, metricNames, results } from "./rows";
+import { fields, metricNames, results } from "./rows";
 
 const world = newWorld();
 
@@ -22,10 +22,17 @@ describe("a comparison", () => {
   it("names fields by path and marks those that differ", () => {
     const rows = fields([first, second]);
     expect(rows.find(({ name }) => name === "engine.model.hidden")?.values).toEqual(["32", "32"]);
-    const names = rows.filter(differs).map(({ name }) => name);
+    const names = rows.filter(({ differs }) => differs).map(({ name }) => name);
     expect(names).toContain("name");
     expect(names).toContain("retries");
     expect(names).not.toContain("engine.batch");
+  });
+
+  it("tells lists apart that have the same text", () => {
+    const argv = (words: string[]) =>
+      job({ spec: { version: "muster/v1", name: "x", command: { argv: words } } as unknown as typeof first.spec });
+    const [row] = fields([argv(["sh", "a b"]), argv(["sh", "a", "b"])]).filter(({ name }) => name === "command.argv");
+    expect(row?.differs).toBe(true);
   });
 
   it("leaves out results that no job has", () => {

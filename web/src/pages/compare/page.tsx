@@ -12,10 +12,9 @@ import { Empty, Failure, Loading } from "../../ui/states";
 import { useTitle } from "../../ui/title";
 import { plural } from "../../words/number";
 import { curvesOf, ENGINE_CURVES } from "./curves";
-import { differs, fields, metricNames, results, type Row } from "./rows";
+import { MOST_JOBS } from "./limit";
+import { fields, metricNames, results, type Row } from "./rows";
 
-/** Maximum number of compared jobs. */
-export const MOST_JOBS = 8;
 const RELOAD_EVERY_MS = 5000;
 /** Number of charts without a choice, and at most. */
 const FIRST_CHARTS = 4;
@@ -71,7 +70,7 @@ export function ComparePage() {
 function Comparison({ compared }: { compared: Compared }) {
   const { jobs } = compared;
   const rows = useMemo(() => fields(jobs), [jobs]);
-  const differing = rows.filter(differs);
+  const differing = rows.filter(({ differs }) => differs);
   const equal = rows.length - differing.length;
   return (
     <>
@@ -183,7 +182,7 @@ function Charts({ compared: { jobs, metrics: lists } }: { compared: Compared }) 
               <input
                 type="checkbox"
                 checked={names.includes(name)}
-                disabled={!names.includes(name) && names.length >= MOST_CHARTS}
+                disabled={names.includes(name) ? names.length === 1 : names.length >= MOST_CHARTS}
                 onChange={(event) =>
                   change("metric", event.target.checked ? [...names, name] : names.filter((other) => other !== name))
                 }

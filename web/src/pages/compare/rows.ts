@@ -1,6 +1,7 @@
 // Rows of a comparison of jobs: fields of the documents, results and metrics. Pure.
 import type { JobView, MetricView } from "../../api/types";
 import { isTerminal } from "../../live/job";
+import { ownFields } from "../submit/fork";
 import { duration } from "../../words/time";
 import { loss, percent, rate, splitName } from "../../words/number";
 
@@ -10,35 +11,47 @@ export interface Row {
   values: (string | null)[];
 }
 
+/** A field of the documents, whose values may differ although their texts are equal. */
+export interface FieldRow extends Row {
+  differs: boolean;
+}
+
 /** Returns the fields of the documents, in alphabetical order of their paths. */
-export function fields(jobs: readonly JobView[]): Row[] {
-  const rows = new Map<string, (string | null)[]>();
+export function fields(jobs: readonly JobView[]): FieldRow[] {
+  const rows = new Map<string, unknown[]>();
   jobs.forEach((job, place) => {
-    for (const [path, value] of leaves("", job.spec)) {
+    for (const [path, value] of leaves("", ownFields(job.spec))) {
       const values = rows.get(path) ?? jobs.map(() => null);
       values[place] = value;
       rows.set(path, values);
     }
   });
-  return [...rows].map(([name, values]) => ({ name, values })).sort((a, b) => (a.name < b.name ? -1 : 1));
+  const found = [...rows].map(([name, values]) => ({
+    name,
+    values: values.map(textOf),
+    differs: new Set(values.map((value) => JSON.stringify(value))).size > 1,
+  }));
+  return found.sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+function textOf(value: unknown): string | null {
+  if (value === null || value === undefined) return null;
+  if (Array.isArray(value)) return value.map(String).join(" ");
+  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /** Returns each value of a document with its path. A list of plain values is one value. */
-function leaves(path: string, value: unknown): [string, string][] {
+function leaves(path: string, value: unknown): [string, unknown][] {
   if (value === null || value === undefined) return [];
   if (Array.isArray(value)) {
     const isPlain = value.every((item) => typeof item !== "object" || item === null);
-    if (isPlain) return [[path, value.map(String).join(" ")]];
+    if (isPlain) return [[path, value]];
     return value.flatMap((item, index) => leaves(`${path}[${index}]`, item));
   }
   if (typeof value === "object") {
     return Object.entries(value).flatMap(([name, item]) => leaves(path === "" ? name : `${path}.${name}`, item));
   }
-  return [[path, typeof value === "string" ? value : JSON.stringify(value)]];
-}
-
-export function differs({ values }: Row): boolean {
-  return values.some((value) => value !== values[0]);
+  return [[path, value]];
 }
 
 /** Returns the results that at least one job has. */

@@ -7,9 +7,7 @@ import { isTerminal } from "../../live/job";
 import { Confirm, type Question } from "../../ui/confirm";
 import { Icon } from "../../ui/icon";
 import { plural } from "../../words/number";
-
-/** Maximum number of jobs that the comparison shows. */
-const MOST_COMPARED = 8;
+import { MOST_JOBS } from "../compare/limit";
 
 interface Props {
   jobs: readonly JobView[];
@@ -31,12 +29,15 @@ export function Selection({ jobs, chosen, onChange }: Props) {
       verb: "Cancel them",
       danger: true,
       act: async () => {
-        for (const { id } of open) await act(id, "cancel");
-        clear();
+        // One refusal, such as that of a job that has ended meanwhile, must not spare the others.
+        const done = await Promise.allSettled(open.map(({ id }) => act(id, "cancel")));
+        onChange(new Set(open.filter((_, place) => done[place]?.status === "rejected").map(({ id }) => id)));
+        const refused = done.find(({ status }) => status === "rejected");
+        if (refused?.status === "rejected") throw refused.reason;
       },
     });
   const search = new URLSearchParams(shown.map(({ id }) => ["job", id])).toString();
-  const isComparable = shown.length >= 2 && shown.length <= MOST_COMPARED;
+  const isComparable = shown.length >= 2 && shown.length <= MOST_JOBS;
   return (
     <div className="selection" role="region" aria-label="Chosen jobs">
       <span>{plural(shown.length, "job")} chosen</span>
@@ -46,7 +47,7 @@ export function Selection({ jobs, chosen, onChange }: Props) {
         </Link>
       ) : (
         <span className="muted">
-          {shown.length < 2 ? "choose another to compare" : `at most ${MOST_COMPARED} can be compared`}
+          {shown.length < 2 ? "choose another to compare" : `at most ${MOST_JOBS} can be compared`}
         </span>
       )}
       {open.length > 0 ? (

@@ -163,11 +163,14 @@ function Store({ known, onStored }: { known: readonly SecretView[]; onStored: ()
         </label>
         <label>
           Value
-          <input
-            type="password"
+          {/* A field of one line would remove the line breaks of a key. */}
+          <textarea
+            className="secret-value"
             value={value}
             required
-            autoComplete="new-password"
+            rows={1}
+            spellCheck={false}
+            autoComplete="off"
             onChange={(event) => setValue(event.target.value)}
           />
         </label>

@@ -24,12 +24,11 @@ describe("the page of secrets", () => {
     world.routes["PUT /api/v1/secrets/HF_TOKEN"] = () => json(secret("HF_TOKEN"));
     open("/secrets");
     fireEvent.change(await screen.findByLabelText("Name"), { target: { value: "HF_TOKEN" } });
-    const value = screen.getByLabelText<HTMLInputElement>("Value");
-    expect(value.type).toBe("password");
-    fireEvent.change(value, { target: { value: "s3cret" } });
+    const value = screen.getByLabelText<HTMLTextAreaElement>("Value");
+    fireEvent.change(value, { target: { value: "-----BEGIN KEY-----\ns3cret\n" } });
     fireEvent.click(screen.getByRole("button", { name: "Replace" }));
     await waitFor(() => expect(value.value).toBe(""));
-    expect(await asked("PUT")[0]?.json()).toEqual({ value: "s3cret" });
+    expect(await asked("PUT")[0]?.json()).toEqual({ value: "-----BEGIN KEY-----\ns3cret\n" });
   });
 
   it("asks before it deletes, and says who uses it", async () => {

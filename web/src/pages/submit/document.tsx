@@ -61,9 +61,14 @@ export function DocumentPage<T>({
   // object.
   const key = useRef({ text: "", value: "" });
 
+  // Answers to an earlier text change nothing.
+  const newest = useRef(text);
+  const checking = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+
   const go = (dryRun: boolean) => {
     if (key.current.text !== text) key.current = { text, value: newKey() };
     clearTimeout(checking.current);
+    newest.current = "";
     setBusy(dryRun ? "check" : "send");
     send(text, dryRun, key.current.value).then(
       (made) => {
@@ -80,20 +85,23 @@ export function DocumentPage<T>({
       },
     );
   };
-  const checking = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   useEffect(() => () => clearTimeout(checking.current), []);
   // Errors are shown when typing pauses. A valid text shows nothing, because nothing was asked.
   const checkLater = (next: string) => {
     clearTimeout(checking.current);
     if (next.trim() === "") return;
     checking.current = setTimeout(() => {
+      const show = (found: Outcome<T> | null) => {
+        if (newest.current === next) setOutcome(found);
+      };
       send(next, true, newKey()).then(
-        () => setOutcome(null),
-        (thrown: unknown) => setOutcome({ kind: "refused", error: fromThrown(thrown) }),
+        () => show(null),
+        (thrown: unknown) => show({ kind: "refused", error: fromThrown(thrown) }),
       );
     }, CHECK_AFTER_MS);
   };
   const change = (next: string) => {
+    newest.current = next;
     setText(next);
     setReplaced(null);
     keepDraft(noun, next);
@@ -103,6 +111,7 @@ export function DocumentPage<T>({
   const use = (template: Template) => {
     clearTimeout(checking.current);
     setReplaced(templates.some((other) => other.text === text) ? null : text);
+    newest.current = template.text;
     setText(template.text);
     setCaret(0);
     keepDraft(noun, null);

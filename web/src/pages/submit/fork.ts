@@ -38,11 +38,21 @@ export function ownFields(spec: JobView["spec"]): JobView["spec"] {
   return { ...own, resources: { worker: own.resources.worker } };
 }
 
-/** Removes labels of Muster. They identify the first job, for example its Kubernetes object. */
+/** Labels that describe the code and the array of one submission. */
+const OF_SUBMISSION = new Set(["git-commit", "git-changed", "array"]);
+
+/**
+ * Removes what belongs to the first job: labels of Muster, for example of its Kubernetes object,
+ * those of its code, and the jobs that it waited for.
+ */
 function unlabelled(spec: JobView["spec"]): JobView["spec"] {
-  if (spec.labels === undefined) return spec;
-  const labels = Object.entries(spec.labels).filter(([name]) => !name.startsWith("muster.dev/"));
-  return { ...spec, labels: Object.fromEntries(labels) };
+  const own = { ...spec };
+  delete own.after;
+  if (own.labels === undefined) return own;
+  const labels = Object.entries(own.labels).filter(
+    ([name]) => !name.startsWith("muster.dev/") && !OF_SUBMISSION.has(name),
+  );
+  return { ...own, labels: Object.fromEntries(labels) };
 }
 
 /** Begins from the checkpoint of `step`, or from the newest. */

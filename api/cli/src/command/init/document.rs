@@ -173,13 +173,18 @@ mod tests {
             Framework::Mpi,
             Framework::Other,
         ] {
-            let argv = ["python3", "train.py", "--note", "it's \"good\": yes\n#"];
+            let argv = [
+                "python3",
+                "train.py",
+                "--note",
+                "it's \"good\": yes\nretries: 9",
+            ];
             let text = of(&program(framework, &argv), Path::new("muster.yaml"));
             super::super::check(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
             let document = crate::document::parse(&text).expect("YAML");
             if framework == Framework::Mpi {
                 let script = document["command"]["argv"][2].as_str().expect("a script");
-                let end = "mpirun -np \"$WORLD_SIZE\" python3 train.py --note 'it'\\''s \"good\": yes\n#'";
+                let end = "mpirun -np \"$WORLD_SIZE\" python3 train.py --note 'it'\\''s \"good\": yes\nretries: 9'";
                 assert!(script.ends_with(end), "{script}");
             } else {
                 assert_eq!(document["command"]["argv"], json!(argv), "{text}");

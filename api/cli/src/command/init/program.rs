@@ -129,7 +129,8 @@ impl Program {
             Framework::Mpi => " (MPI)",
             Framework::Other => "",
         };
-        format!("{}{library}", self.argv.join(" "))
+        let argv = self.argv.join(" ");
+        format!("{}{library}", argv.replace(char::is_control, " "))
     }
 }
 
@@ -191,7 +192,8 @@ fn modules(text: &str) -> BTreeSet<String> {
             let names = rest.split_once(" import ").map_or("", |(_, names)| names);
             modules.insert(module.to_owned());
             // `from torch import distributed` imports a module, too.
-            let names = names.split(',').map(first_word);
+            let names = names.trim().trim_start_matches('(');
+            let names = names.split([',', ')']).map(first_word);
             modules.extend(names.map(|name| format!("{module}.{name}")));
         }
     }
@@ -263,6 +265,10 @@ mod tests {
                 Framework::Lightning,
             ),
             ("from transformers import (AutoModel)", Framework::Torch),
+            (
+                "from transformers import (Trainer, AutoModel)",
+                Framework::Transformers,
+            ),
             (
                 "from transformers import AutoModel, Trainer",
                 Framework::Transformers,

@@ -1,15 +1,16 @@
 //! `muster cp`: copies a file or a folder from or to a task, as a tar stream.
 
 use super::super::{CliSession, UsageError};
-use super::SessionTarget;
+use super::{SessionTarget, printable};
 use crate::output::line;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use muster_archive::{receive, send};
 use muster_client::{ALIVE, RemoteError, RemoteReceiver, RemoteSender};
 use muster_model::remote::{RemoteAction, RemoteEnd, RemoteFrame};
+use std::ffi::OsString;
 use std::io::{self, BufWriter, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tokio::sync::mpsc;
 
@@ -58,9 +59,10 @@ impl CpArgs {
         match (Side::parse(&self.from), Side::parse(&self.to)) {
             (Side::Task { job, path }, Side::Local(local)) => {
                 let target = SessionTarget::find(session, &job, self.rank).await?;
+                let name = copy_name(&path, &target.job.name);
                 let action = RemoteAction::Read { path };
                 let (sender, receiver) = target.open(session, action).await?;
-                download(sender, receiver, local).await?;
+                download(sender, receiver, local, name).await?;
             }
             (Side::Local(local), Side::Task { job, path }) => {
                 std::fs::symlink_metadata(&local)
@@ -79,10 +81,18 @@ impl CpArgs {
     }
 }
 
+/// Name of the copy in an existing local folder. The task does not choose it: a path without a
+/// name, such as `.`, gets the name of the job.
+fn copy_name(path: &str, job: &str) -> OsString {
+    let name = Path::new(path).file_name();
+    name.unwrap_or(job.as_ref()).to_owned()
+}
+
 async fn download(
     mut sender: RemoteSender,
     receiver: RemoteReceiver,
     local: PathBuf,
+    name: OsString,
 ) -> anyhow::Result<()> {
     let (blocks, taken) = mpsc::channel(QUEUE);
     let unpacked = tokio::task::spawn_blocking(move || {
@@ -91,7 +101,7 @@ async fn download(
             block: Vec::new(),
             at: 0,
         };
-        let files = receive(&mut input, &local);
+        let files = receive(&mut input, &local, Some(&name));
         // The rest of the stream is padding.
         let _ = io::copy(&mut input, &mut io::sink());
         files
@@ -170,7 +180,8 @@ async fn from_task(
                 }
             }
             RemoteFrame::Errors(data) => {
-                note!("muster: {}", String::from_utf8_lossy(&data).trim_end());
+                let text = printable(&String::from_utf8_lossy(&data));
+                note!("muster: {}", text.trim_end());
             }
             RemoteFrame::Ended(end) => return Ok(end),
             _ => {}
@@ -182,7 +193,7 @@ fn succeeded(end: &RemoteEnd) -> anyhow::Result<()> {
     match end {
         RemoteEnd::Exited { code: 0 } => Ok(()),
         RemoteEnd::Exited { .. } => bail!("the task's side of the copy failed"),
-        end => bail!("the copy ended early: {end}"),
+        end => bail!("the copy ended early: {}", printable(&end.to_string())),
     }
 }
 
@@ -226,6 +237,20 @@ impl Write for BlockWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn copy_has_the_last_name_of_the_path_or_that_of_the_job() {
+        for (path, name) in [
+            ("runs/log", "log"),
+            ("/runs/", "runs"),
+            ("runs/.", "runs"),
+            (".", "cnn"),
+            ("..", "cnn"),
+            ("/", "cnn"),
+        ] {
+            assert_eq!(copy_name(path, "cnn"), name, "{path}");
+        }
+    }
 
     #[test]
     fn name_before_a_colon_is_a_job() {

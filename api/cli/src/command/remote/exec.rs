@@ -2,7 +2,7 @@
 
 use super::super::{CliSession, UsageError};
 use super::terminal::RawTerminal;
-use super::{BROKEN, SessionTarget};
+use super::{BROKEN, SessionTarget, printable};
 use clap::Args;
 use muster_client::{ALIVE, RemoteError, RemoteReceiver, RemoteSender};
 use muster_model::remote::{RemoteAction, RemoteEnd, RemoteFrame, Terminal};
@@ -88,7 +88,7 @@ fn exit_code(end: &RemoteEnd) -> ExitCode {
         RemoteEnd::Signalled { signal } => SIGNALLED + signal,
         RemoteEnd::Closed => 0,
         RemoteEnd::ClientGone | RemoteEnd::Failed { .. } => {
-            note!("muster: the session ended: {end}");
+            note!("muster: the session ended: {}", printable(&end.to_string()));
             return ExitCode::from(BROKEN);
         }
     };

@@ -13,6 +13,14 @@ use muster_model::view::JobView;
 /// Exit code if the session broke after the command had started.
 const BROKEN: u8 = 255;
 
+/// Returns a text of the node without control characters, which the terminal would obey.
+fn printable(text: &str) -> String {
+    let is_plain = |c: char| c == '\n' || !c.is_control();
+    text.chars()
+        .map(|c| if is_plain(c) { c } else { '\u{fffd}' })
+        .collect()
+}
+
 /// Task in which a session runs.
 #[derive(Debug, Clone)]
 struct SessionTarget {
@@ -40,5 +48,16 @@ impl SessionTarget {
             action,
         };
         Ok(session.client.open_session(self.job.id, &new).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn control_characters_are_not_printed() {
+        let text = printable("a\u{1b}[2Jb\r\u{9b}\nä");
+        assert_eq!(text, "a\u{fffd}[2Jb\u{fffd}\u{fffd}\nä");
     }
 }

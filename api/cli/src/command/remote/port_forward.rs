@@ -1,7 +1,7 @@
 //! `muster port-forward`: ports of a task on this machine. Each connection is one session.
 
 use super::super::{CliSession, UsageError};
-use super::SessionTarget;
+use super::{SessionTarget, printable};
 use crate::output::line;
 use anyhow::Context as _;
 use clap::Args;
@@ -137,7 +137,7 @@ impl Forwarder {
             Err(error) = to_task(reader, sender) => return Err(error.into()),
         };
         if let RemoteEnd::Failed { message } = end {
-            anyhow::bail!(message);
+            anyhow::bail!(printable(&message));
         }
         Ok(())
     }
