@@ -31,6 +31,15 @@ pub struct Launcher {
     images: Option<Images>,
 }
 
+/// In what a task starts.
+#[derive(Debug)]
+pub enum StartPlace {
+    /// In no image of this node's cache.
+    Node,
+    /// In an image: its folder of the cache.
+    Image(PathBuf, ImageInfo),
+}
+
 impl Launcher {
     #[must_use]
     pub(crate) fn new(
@@ -48,16 +57,17 @@ impl Launcher {
         }
     }
 
-    /// Whether the node has the image of a prepared task, or the task needs none. Otherwise the
-    /// image is being pulled, or the task has ended because that has failed.
-    pub fn has_image(&mut self, entry: &mut LedgerEntry) -> bool {
+    /// Returns in what a prepared task starts. `None` if its image is being pulled, or if the task
+    /// has ended because that has failed.
+    pub fn place_of(&mut self, entry: &mut LedgerEntry) -> Option<StartPlace> {
         match self.image(entry) {
-            None | Some(ImageStatus::Ready(..)) => true,
-            Some(ImageStatus::Pulling) => false,
+            None => Some(StartPlace::Node),
+            Some(ImageStatus::Ready(folder, info)) => Some(StartPlace::Image(folder, info)),
+            Some(ImageStatus::Pulling) => None,
             Some(ImageStatus::Failed(outcome)) => {
                 tracing::error!(task.id = %entry.launch.task_id, %outcome, "cannot launch");
                 entry.end(outcome);
-                false
+                None
             }
         }
     }
@@ -76,11 +86,11 @@ impl Launcher {
 
     /// Starts the shim of a prepared task. If that fails, the task ends with the error as its
     /// outcome.
-    pub fn launch(&mut self, entry: &mut LedgerEntry) {
+    pub fn launch(&mut self, entry: &mut LedgerEntry, place: StartPlace) {
         let id = entry.launch.task_id;
-        let image = match self.image(entry) {
-            Some(ImageStatus::Ready(folder, info)) => Some((folder, info)),
-            _ => None,
+        let image = match place {
+            StartPlace::Node => None,
+            StartPlace::Image(folder, info) => Some((folder, info)),
         };
         let started = self
             .start_of(entry, image)

@@ -340,11 +340,11 @@ impl NodeLoop {
                     .entries
                     .get_mut(&id)
                     .filter(|entry| !entry.is_ended())
-                    && self.launcher.has_image(entry)
+                    && let Some(place) = self.launcher.place_of(entry)
                 {
                     self.metrics.launched(&entry.launch);
                     self.tracked.admit(&entry.launch);
-                    self.launcher.launch(entry);
+                    self.launcher.launch(entry, place);
                 }
             }
             ReconcileStep::Withdraw(id) => {

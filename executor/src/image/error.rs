@@ -1,5 +1,6 @@
 //! Reasons why an image is not available.
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -86,6 +87,9 @@ impl ImageError {
             {
                 Fault::NoSpace
             }
+            Self::Entry { source, .. } | Self::Layer(source) if !is_of_content(source) => {
+                Fault::Passing
+            }
             Self::Name { .. }
             | Self::NotFound { .. }
             | Self::Format { .. }
@@ -104,6 +108,27 @@ impl ImageError {
     }
 }
 
+/// Whether the content of a layer causes the error, and not the machine. Decoders report content
+/// that they cannot read without a code of the kernel.
+fn is_of_content(error: &io::Error) -> bool {
+    let is_of_path = matches!(
+        Errno::from_io_error(error),
+        Some(Errno::LOOP | Errno::NAMETOOLONG | Errno::MLINK)
+    );
+    is_of_path
+        || matches!(
+            error.kind(),
+            io::ErrorKind::InvalidData
+                | io::ErrorKind::InvalidInput
+                | io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::Other
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::IsADirectory
+                | io::ErrorKind::NotFound
+                | io::ErrorKind::AlreadyExists
+        )
+}
+
 fn is_of_space(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -111,4 +136,22 @@ fn is_of_space(error: &io::Error) -> bool {
             | io::ErrorKind::QuotaExceeded
             | io::ErrorKind::ReadOnlyFilesystem
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_content_of_a_layer_is_a_fault_of_the_image() {
+        let fault = |source| ImageError::Layer(source).fault();
+        let corrupt = io::Error::from(io::ErrorKind::UnexpectedEof);
+        assert_eq!(fault(corrupt), Fault::OfImage);
+        assert_eq!(fault(io::Error::other("no header")), Fault::OfImage);
+        assert_eq!(fault(Errno::LOOP.into()), Fault::OfImage);
+        assert_eq!(fault(Errno::NOSPC.into()), Fault::NoSpace);
+        for passing in [Errno::IO, Errno::MFILE, Errno::NOMEM, Errno::ACCESS] {
+            assert_eq!(fault(passing.into()), Fault::Passing, "{passing}");
+        }
+    }
 }

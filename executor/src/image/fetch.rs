@@ -4,10 +4,11 @@
 //! It writes a line of JSON per message to its standard output.
 
 use super::error::{Fault, ImageError};
-use super::folders::{CacheFolders, FILES, ImageInfo};
+use super::folders::{CacheFolders, FILES, ImageInfo, blob_key};
 use super::registry::{ImageConfig, Registry, ResolvedImage};
 use super::unpack::Unpacking;
 use futures::StreamExt as _;
+use muster_archive::ArchiveDigest;
 use muster_model::error_chain::chain;
 use oci_client::manifest::OciDescriptor;
 use rustix::fs::{FlockOperation, flock};
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::interval;
@@ -111,13 +112,15 @@ async fn fetch(arguments: &FetchArguments) -> Result<String, ImageError> {
         arguments.auth_file.as_deref(),
         patience,
     )?;
-    if let Some(digest) = registry.fixed_digest()
-        && let Some(known) = known(&cache, digest)
-    {
-        return Ok(known);
-    }
+    // Only what was pulled under this name: the lists of images that a tenant may use contain names,
+    // and an image must not come by its digest under another one.
     let last = cache.last_digest(image);
-    let last = last.and_then(|digest| known(&cache, &digest));
+    let last = last.filter(|digest| cache.info(digest).is_some());
+    if registry.has_fixed_digest()
+        && let Some(last) = last
+    {
+        return Ok(last);
+    }
     let patience = match last {
         Some(_) => PATIENCE_WITH_CACHED.min(patience),
         None => patience,
@@ -131,29 +134,23 @@ async fn fetch(arguments: &FetchArguments) -> Result<String, ImageError> {
         }
         (found, _) => found?,
     };
-    if known(&cache, &found.digest).is_none() {
+    // The repository has sent all layers of the image before, and not only its manifest.
+    let in_repository = format!("{}@{}", registry.repository(), found.digest);
+    let is_known = || {
+        cache.info(&found.digest).is_some()
+            && cache.last_digest(&in_repository).as_ref() == Some(&found.digest)
+    };
+    if !is_known() {
         let lock = lock(&cache, &found.digest)?;
         // Another task may have pulled it meanwhile.
-        if known(&cache, &found.digest).is_none() {
+        if !is_known() {
             pull(arguments, &cache, &registry, &found).await?;
+            cache.record_name(&in_repository, &found.digest)?;
         }
         drop(lock);
     }
     cache.record_name(image, &found.digest)?;
-    if let Some(digest) = registry.fixed_digest() {
-        // A digest may be that of an index of several platforms.
-        cache.record_name(digest, &found.digest)?;
-    }
     Ok(found.digest)
-}
-
-/// Returns the digest of an image that the cache has. It may be that of an index.
-fn known(cache: &CacheFolders, digest: &str) -> Option<String> {
-    let digest = match cache.info(digest) {
-        Some(info) => info.digest,
-        None => cache.info(&cache.last_digest(digest)?)?.digest,
-    };
-    Some(digest)
 }
 
 /// Holds back other helpers that pull the same image.
@@ -179,7 +176,10 @@ async fn pull(
 ) -> Result<(), ImageError> {
     let config = registry.config(&found.manifest).await?;
     let layers = &found.manifest.layers;
-    let missing = missing(cache, layers);
+    let all = total_size(arguments, layers)?;
+    let repository = registry.repository();
+    let missing = missing(cache, &repository, layers);
+    // Each layer once, so it is at most the size of all.
     let total = missing.iter().map(|layer| size(layer)).sum::<u64>();
     tell(format!(
         "pulling {} ({}): {} of {} layers, {}",
@@ -189,14 +189,21 @@ async fn pull(
         layers.len(),
         human(total)
     ));
-    let mut kept: BTreeSet<String> = layers.iter().map(|layer| layer.digest.clone()).collect();
-    let all: u64 = layers.iter().map(size).sum();
+    let kept = layers
+        .iter()
+        .map(|layer| blob_key(&repository, &layer.digest));
+    let mut kept: BTreeSet<String> = kept.collect();
+    kept.insert(found.digest.clone());
     // Compressed layers have about half the size of their files.
     let wanted = total.saturating_add(all.saturating_mul(2));
     cache.make_room(wanted, arguments.limit_bytes, &kept);
     download(cache, registry, &missing, total).await?;
+    if cache.info(&found.digest).is_some() {
+        // Another repository has sent the same files.
+        return Ok(());
+    }
     let unfinished = cache.begin()?;
-    let unpacked = unpack(arguments, cache, layers, &unfinished);
+    let unpacked = unpack(arguments, cache, (&repository, layers), &unfinished);
     let finished = unpacked.and_then(|bytes| {
         let info = info(arguments, found, config, bytes);
         cache.keep(&unfinished, &info)
@@ -206,27 +213,66 @@ async fn pull(
         let _ = crate::gc::remove_folder(&unfinished);
     }
     finished?;
-    kept.insert(found.digest.clone());
     cache.make_room(0, arguments.limit_bytes, &kept);
     Ok(())
 }
 
-/// Layers that the cache does not have, each once.
-fn missing<'l>(cache: &CacheFolders, layers: &'l [OciDescriptor]) -> Vec<&'l OciDescriptor> {
+/// Returns the size of all compressed layers.
+///
+/// # Errors
+/// If it is above the limit of the whole image, or a manifest has a negative size.
+fn total_size(arguments: &FetchArguments, layers: &[OciDescriptor]) -> Result<u64, ImageError> {
+    let mut total = 0_u64;
+    for layer in layers {
+        let size = u64::try_from(layer.size).map_err(|_| ImageError::Format {
+            image: arguments.image.clone(),
+            why: format!("its layer {} has a negative size", layer.digest),
+        })?;
+        total = total
+            .checked_add(size)
+            .filter(|total| *total <= arguments.limit_bytes)
+            .ok_or(ImageError::Large(arguments.limit_bytes))?;
+    }
+    Ok(total)
+}
+
+/// Layers that the cache does not have from this repository, or not intact, each once.
+fn missing<'l>(
+    cache: &CacheFolders,
+    repository: &str,
+    layers: &'l [OciDescriptor],
+) -> Vec<&'l OciDescriptor> {
     let by_digest: BTreeMap<&str, &OciDescriptor> = layers
         .iter()
         .map(|layer| (layer.digest.as_str(), layer))
         .collect();
     let mut missing = Vec::new();
     for layer in by_digest.into_values() {
-        let blob = cache.blob(&layer.digest);
-        if blob.is_file() {
+        let blob = cache.blob(&blob_key(repository, &layer.digest));
+        if is_intact(&blob, &layer.digest).unwrap_or(false) {
             cache.touch(&blob);
         } else {
             missing.push(layer);
         }
     }
     missing
+}
+
+/// Whether a layer of the cache has its digest. Digests of other kinds than SHA-256 are verified
+/// only by the download.
+fn is_intact(blob: &Path, digest: &str) -> io::Result<bool> {
+    let mut file = File::open(blob)?;
+    let Some(expected) = digest.strip_prefix("sha256:") else {
+        return Ok(true);
+    };
+    let mut hashed = ArchiveDigest::default();
+    let mut piece = vec![0; 1 << 18];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(hashed.hex() == expected),
+            read => hashed.update(&piece[..read]),
+        }
+    }
 }
 
 async fn download(
@@ -238,13 +284,18 @@ async fn download(
     let done = Cell::new(0_i64);
     let add = |bytes: i64| done.set(done.get() + bytes);
     let folder = cache.begin()?;
+    let repository = registry.repository();
     let downloads = missing.iter().map(|layer| {
-        let blob = cache.blob(&layer.digest);
+        let blob = cache.blob(&blob_key(&repository, &layer.digest));
         let half = folder.join(blob.file_name().unwrap_or_default());
         let add = &add;
         async move {
             registry.layer(layer, &half, add).await?;
-            fs::rename(&half, &blob).map_err(ImageError::at(blob))
+            // A layer under its final name is complete, even after a crash of the machine.
+            File::open(&half)
+                .and_then(|file| file.sync_all())
+                .and_then(|()| fs::rename(&half, &blob))
+                .map_err(ImageError::at(blob))
         }
     });
     let mut downloads = futures::stream::iter(downloads).buffer_unordered(AT_A_TIME);
@@ -271,7 +322,7 @@ async fn download(
 fn unpack(
     arguments: &FetchArguments,
     cache: &CacheFolders,
-    layers: &[OciDescriptor],
+    (repository, layers): (&str, &[OciDescriptor]),
     unfinished: &Path,
 ) -> Result<u64, ImageError> {
     tell("unpacking it".to_owned());
@@ -281,7 +332,7 @@ fn unpack(
     fs::set_permissions(&files, mode).map_err(ImageError::at(&files))?;
     let mut unpacking = Unpacking::into(&files, arguments.limit_bytes)?;
     for layer in layers {
-        let blob = cache.blob(&layer.digest);
+        let blob = cache.blob(&blob_key(repository, &layer.digest));
         unpacking.apply(File::open(&blob).map_err(ImageError::at(&blob))?)?;
     }
     Ok(unpacking.bytes())
@@ -330,5 +381,60 @@ fn human(bytes: u64) -> String {
         format!("{value} bytes")
     } else {
         format!("{value}.{tenths} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layers(sizes: &[i64]) -> Vec<OciDescriptor> {
+        let layer = |size: &i64| OciDescriptor {
+            size: *size,
+            ..OciDescriptor::default()
+        };
+        sizes.iter().map(layer).collect()
+    }
+
+    #[test]
+    fn sizes_of_layers_are_limited_together() {
+        let arguments = FetchArguments {
+            image: "r.io/x:1".to_owned(),
+            cache: PathBuf::new(),
+            limit_bytes: 10,
+            patience_ms: 0,
+            auth_file: None,
+            insecure: Vec::new(),
+        };
+        let total = |sizes: &[i64]| total_size(&arguments, &layers(sizes));
+        assert_eq!(total(&[4, 6]).expect("it fits"), 10);
+        for large in [&[4, 7][..], &[i64::MAX, i64::MAX, i64::MAX]] {
+            let error = total(large).expect_err("too large");
+            assert!(matches!(error, ImageError::Large(10)), "{error}");
+        }
+        let error = total(&[4, -1]).expect_err("negative");
+        assert!(matches!(error, ImageError::Format { .. }), "{error}");
+    }
+
+    #[test]
+    fn changed_layer_of_cache_is_not_intact() {
+        let place = tempfile::tempdir().expect("a folder");
+        let blob = place.path().join("blob");
+        let mut hashed = ArchiveDigest::default();
+        hashed.update(b"layer");
+        let digest = format!("sha256:{}", hashed.hex());
+        assert!(is_intact(&blob, &digest).is_err());
+        fs::write(&blob, "layer").expect("written");
+        assert!(is_intact(&blob, &digest).expect("read"));
+        fs::write(&blob, "laye").expect("written");
+        assert!(!is_intact(&blob, &digest).expect("read"));
+    }
+
+    #[test]
+    fn repositories_share_no_layers() {
+        let cache = CacheFolders::at("/images");
+        let blob = |repository| cache.blob(&blob_key(repository, "sha256:aa"));
+        assert_ne!(blob("r.io/a/b"), blob("r.io/a-b"));
+        assert_eq!(blob("r.io/a"), blob("r.io/a"));
     }
 }

@@ -1,12 +1,14 @@
 //! The image cache on disk: its folders, what images it has, and which are removed.
 //!
 //! `whole/<digest>/` has an image: its files in `fs`, and `image.json`, which describes it.
-//! `blobs/<digest>` is a compressed layer, kept for images that share it. Both appear by a rename,
-//! so they are complete. `unfinished` has everything else and is emptied at the start of a daemon.
+//! `blobs/<digest>-<repository>` is a compressed layer, kept for images of the repository that
+//! share it. Both appear by a rename, so they are complete. `unfinished` has everything else and is
+//! emptied at the start of a daemon.
 
 use super::error::ImageError;
 use crate::clock;
 use crate::gc;
+use muster_archive::ArchiveDigest;
 use muster_model::id::JobId;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 use serde::{Deserialize, Serialize};
@@ -26,7 +28,7 @@ pub(crate) const FILES: &str = "fs";
 /// An image on this node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageInfo {
-    /// Name by which a job asked for it first.
+    /// Name by which a job asked for it first. In the view of a task it is that of its own job.
     pub image: String,
     /// Digest of its manifest, such as `sha256:…`.
     pub digest: String,
@@ -132,9 +134,9 @@ impl CacheFolders {
         self.whole().join(file_name(digest))
     }
 
-    /// File of a layer.
-    pub(super) fn blob(&self, digest: &str) -> PathBuf {
-        self.blobs().join(file_name(digest))
+    /// File of a layer by its [`blob_key`].
+    pub(super) fn blob(&self, key: &str) -> PathBuf {
+        self.blobs().join(file_name(key))
     }
 
     /// Creates an empty folder that is removed at the next start unless it is renamed.
@@ -274,6 +276,14 @@ impl CacheFolders {
         let text = fs::read(self.root.join("names.json")).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
+}
+
+/// Name of a layer in the cache. A tenant may use a layer only if a repository that it may use has
+/// sent it, so each repository has files of its own.
+pub(super) fn blob_key(repository: &str, digest: &str) -> String {
+    let mut hashed = ArchiveDigest::default();
+    hashed.update(repository.as_bytes());
+    format!("{digest}-{}", &hashed.hex()[..32])
 }
 
 fn read_info(folder: &Path) -> Option<ImageInfo> {

@@ -42,5 +42,27 @@ pub(crate) fn make_mount_points(
     Ok(())
 }
 
+/// Checks that an image has the folders at which a job's document mounts volumes. They are not
+/// created: the files of an image are those of all tenants.
+///
+/// # Errors
+/// Names the folder that the image does not have.
+pub(crate) fn check_folders<'p>(
+    image: &Path,
+    folders: impl IntoIterator<Item = &'p Path>,
+) -> io::Result<()> {
+    let tree = tree::ImageTree::open(image)?;
+    for folder in folders {
+        if !tree.has_folder(folder)? {
+            return Err(io::Error::other(format!(
+                "pod.volumes has {0}, and the image has no folder {0}: create it in the image, or \
+                 mount the volume at a folder that the image has",
+                folder.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests;

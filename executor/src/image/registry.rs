@@ -121,9 +121,14 @@ impl Registry {
         self.reference.registry()
     }
 
-    /// Digest in the name of the image, which no registry can change.
-    pub(super) fn fixed_digest(&self) -> Option<&str> {
-        self.reference.digest()
+    /// Name of the image's repository, with that of the registry.
+    pub(super) fn repository(&self) -> String {
+        format!("{}/{}", self.name(), self.reference.repository())
+    }
+
+    /// Whether the name of the image has a digest, so that no registry can change its content.
+    pub(super) fn has_fixed_digest(&self) -> bool {
+        self.reference.digest().is_some()
     }
 
     /// Asks for the manifest for this node's platform. Failed requests are repeated for `patience`.

@@ -1,8 +1,8 @@
 //! Layers that are unusual or hostile.
 
 use super::error::{Fault, ImageError};
-use super::make_mount_points;
 use super::unpack::Unpacking;
+use super::{check_folders, make_mount_points};
 use std::fs::{self, File};
 use std::io::{Seek as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -287,5 +287,29 @@ fn mount_points_do_not_follow_links_of_image() {
     symlink("../../outside/kept", files.join("etc/hosts")).expect("linked");
     make_mount_points(&files, &[], &[Path::new("/etc/hosts")]).expect("made");
     assert_eq!(place.read("etc/hosts"), "");
+    assert!(place.is_untouched());
+}
+
+#[test]
+fn volume_needs_a_folder_of_the_image() {
+    let place = Place::new();
+    let files = place.files();
+    fs::create_dir_all(files.join("opt/data")).expect("made");
+    fs::write(files.join("file"), "").expect("written");
+    symlink(place.folder.path().join("outside"), files.join("link")).expect("linked");
+    for (path, is_there) in [
+        ("/opt/data", true),
+        ("/opt/other", false),
+        ("/file", false),
+        ("/link", false),
+        ("/link/x", false),
+    ] {
+        let checked = check_folders(&files, [Path::new(path)]);
+        assert_eq!(checked.is_ok(), is_there, "{path}: {checked:?}");
+        if let Err(error) = checked {
+            assert!(error.to_string().contains(path), "{error}");
+        }
+    }
+    assert_eq!(place.names(), ["file", "link", "opt", "opt/data"]);
     assert!(place.is_untouched());
 }

@@ -102,6 +102,22 @@ impl ImageTree {
         opened.pop().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    /// Whether the tree has a folder at the path, without links on the way to it.
+    ///
+    /// # Errors
+    /// If the tree cannot be read.
+    pub(super) fn has_folder(&self, path: &Path) -> io::Result<bool> {
+        let mut opened = self.root.try_clone()?;
+        for part in parts(path).ok_or(io::ErrorKind::InvalidInput)? {
+            opened = match rustix::fs::openat(&opened, &part, folder_flags(), Mode::empty()) {
+                Ok(inner) => inner,
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            };
+        }
+        Ok(true)
+    }
+
     /// Creates a mount point in place of what the image has there: a folder stays, an empty file
     /// replaces a file or link.
     ///

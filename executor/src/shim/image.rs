@@ -1,12 +1,13 @@
 //! Start of a task in an image: what its view shows, and a trial whether this node can do it.
 
 use super::ShimArguments;
-use super::image_view::{ImageView, start_inside};
+use super::image_view::{ImageView, OWN_FOLDERS, start_inside};
 use super::isolation::make_temporary;
 use super::loader::{FOLDER, OwnProgram};
 use crate::command::ENVIRONMENTS;
 use crate::folder::NodeTaskFolder;
-use crate::image::{FILES, INFO, gpu_access};
+use crate::image::{FILES, INFO, ImageInfo, gpu_access};
+use crate::task_file::TaskFile;
 use crate::task_user::TaskUser;
 use muster_model::assignment::TaskLaunch;
 use muster_model::error_chain::chain;
@@ -17,6 +18,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
+
+/// Folder in memory that all workers of a job on a node share.
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// A view that this process has entered, for the task.
 #[derive(Debug)]
@@ -80,10 +84,17 @@ fn view(
     }
     let gpus = (arguments.image_gpus && !launch.gpus.is_empty())
         .then(|| gpu_access(&launch.gpus).map_err(io::Error::other));
-    let (in_memory, mounted) = volumes(folder, launch)?;
     check_volumes(launch, &covered)?;
+    let (in_memory, mounted) = volumes(folder, launch)?;
+    // The cache has the name by which another tenant may have asked for the image.
+    let info: Option<ImageInfo> = TaskFile::large(image.join(INFO)).read()?;
+    let info = info.map(|info| ImageInfo {
+        image: launch.spec.pod.image.clone().unwrap_or_default(),
+        ..info
+    });
     Ok(ImageView {
         image: image.to_owned(),
+        info,
         stage: arguments.image_stage.clone().unwrap_or_default(),
         temporary: make_temporary(folder.path(), arguments.task_user)?,
         covered,
@@ -97,13 +108,13 @@ fn view(
 
 type Mounts = (Vec<(PathBuf, u64)>, Vec<(PathBuf, PathBuf)>);
 
-/// Returns the folders in memory and those on the disk that the document asks for. `/dev/shm` is
-/// the node's, which all workers of the job share.
+/// Returns the folders in memory and those on the disk that the document asks for.
+/// [`SHARED_MEMORY`] is the node's.
 fn volumes(folder: &NodeTaskFolder, launch: &TaskLaunch) -> io::Result<Mounts> {
     let (mut in_memory, mut on_disk) = (Vec::new(), Vec::new());
     for (index, volume) in launch.spec.pod.volumes.iter().enumerate() {
         match volume {
-            Volume::Memory { path, .. } if path == "/dev/shm" => {}
+            Volume::Memory { path, .. } if Path::new(path) == Path::new(SHARED_MEMORY) => {}
             Volume::Memory { path, bytes } => in_memory.push((PathBuf::from(path), *bytes)),
             Volume::Scratch { path, .. } => {
                 let own = folder.path().join(format!("scratch-{index}"));
@@ -117,22 +128,43 @@ fn volumes(folder: &NodeTaskFolder, launch: &TaskLaunch) -> io::Result<Mounts> {
     Ok((in_memory, on_disk))
 }
 
-/// Refuses volumes within folders of the node. Links there, which a task may have made, could lead
-/// the shim out of the view.
+/// Refuses volumes within folders of the node or of the view. Links there, which a task may have
+/// made, could lead the shim out of the view.
 fn check_volumes(launch: &TaskLaunch, covered: &[PathBuf]) -> io::Result<()> {
-    for volume in &launch.spec.pod.volumes {
+    let volumes = &launch.spec.pod.volumes;
+    for volume in volumes {
         let path = Path::new(volume.path());
+        let refused = |why: String| {
+            let path = path.display();
+            Err(io::Error::other(format!("pod.volumes has {path}, {why}")))
+        };
         let has_up = path.components().any(|part| part == Component::ParentDir);
-        let within = covered.iter().find(|folder| path.starts_with(folder));
-        if let Some(folder) = within {
-            let (path, folder) = (path.display(), folder.display());
-            let message = format!("pod.volumes has {path}, which lies in the node's {folder}");
-            return Err(io::Error::other(message));
-        }
         if has_up || !path.is_absolute() {
-            return Err(io::Error::other(
-                "pod.volumes has a path that is not absolute",
-            ));
+            return refused("which must be absolute, without \"..\"".to_owned());
+        }
+        let is_shared_memory =
+            matches!(volume, Volume::Memory { .. }) && path == Path::new(SHARED_MEMORY);
+        if is_shared_memory {
+            continue;
+        }
+        let is_within = |folder: &Path| path.starts_with(folder) || folder.starts_with(path);
+        if let Some(folder) = covered.iter().find(|folder| is_within(folder)) {
+            let folder = folder.display();
+            return refused(format!("which lies in or above the node's {folder}"));
+        }
+        if let Some(folder) = OWN_FOLDERS.iter().find(|own| is_within(Path::new(own))) {
+            return refused(match *folder {
+                "/tmp" | "/var/tmp" => format!("and {folder} is already the task's own"),
+                "/dev" => format!(
+                    "which lies in or above /dev: only a volume of the kind memory at \
+                     {SHARED_MEMORY} is allowed there"
+                ),
+                _ => format!("which lies in or above {folder}: no volume is allowed there"),
+            });
+        }
+        let mut others = volumes.iter().map(|other| Path::new(other.path()));
+        if let Some(other) = others.find(|other| *other != path && path.starts_with(other)) {
+            return refused(format!("which lies in the volume {}", other.display()));
         }
     }
     Ok(())
@@ -188,6 +220,7 @@ fn attempt(folder: &Path, user: Option<TaskUser>) -> io::Result<()> {
     let own = OwnProgram::find()?;
     let view = ImageView {
         image: folder.to_owned(),
+        info: None,
         stage: stage.clone(),
         temporary,
         covered: Vec::new(),
@@ -199,7 +232,7 @@ fn attempt(folder: &Path, user: Option<TaskUser>) -> io::Result<()> {
     };
     view.enter(&own)?;
     let mut command = own.command_inside();
-    command.arg("--version");
+    command.env_clear().arg("--version");
     start_inside(&mut command, &stage, Path::new("/"), user)?;
     let said = command.output()?;
     if said.status.success() {
@@ -217,25 +250,77 @@ mod tests {
     use super::*;
     use crate::ledger::tests::launch;
 
-    #[test]
-    fn volume_within_a_folder_of_the_node_is_refused() {
+    fn scratch(path: &str) -> Volume {
+        Volume::Scratch {
+            path: path.to_owned(),
+            bytes: 1,
+        }
+    }
+
+    fn memory(path: &str) -> Volume {
+        Volume::Memory {
+            path: path.to_owned(),
+            bytes: 1,
+        }
+    }
+
+    fn check(volumes: Vec<Volume>) -> io::Result<()> {
         let covered = [PathBuf::from("/srv/checkpoints"), PathBuf::from("/data")];
+        let mut launch = launch();
+        launch.spec.pod.volumes = volumes;
+        check_volumes(&launch, &covered)
+    }
+
+    #[test]
+    fn volume_within_a_folder_of_the_node_or_of_the_view_is_refused() {
         for (path, is_right) in [
             ("/scratch", true),
-            ("/dev/shm", true),
             ("/database", true),
+            ("/devices", true),
             ("/data", false),
+            ("/srv", false),
             ("/srv/checkpoints/job/link/x", false),
             ("/tmp/../data", false),
             ("scratch", false),
+            ("/", false),
+            ("/dev", false),
+            ("/dev/shm", false),
+            ("/dev/shm/link/x", false),
+            ("//dev/./infiniband", false),
+            ("/proc/self/root", false),
+            ("/sys/fs", false),
+            ("/.muster/lib", false),
+            ("/tmp", false),
+            ("/tmp/link/x", false),
+            ("/var/tmp/x", false),
         ] {
-            let mut launch = launch();
-            launch.spec.pod.volumes = vec![Volume::Scratch {
-                path: path.to_owned(),
-                bytes: 1,
-            }];
-            let checked = check_volumes(&launch, &covered);
+            let checked = check(vec![scratch(path)]);
+            assert_eq!(checked.is_ok(), is_right, "{path}: {checked:?}");
+            if let Err(error) = checked {
+                assert!(error.to_string().contains(path), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn volume_in_memory_may_be_the_shared_memory_only() {
+        for (path, is_right) in [
+            ("/dev/shm", true),
+            ("/dev/shm/", true),
+            ("/dev/shm/x", false),
+            ("/dev/shm/../x", false),
+            ("/dev", false),
+            ("/dev/mqueue", false),
+        ] {
+            let checked = check(vec![memory(path)]);
             assert_eq!(checked.is_ok(), is_right, "{path}: {checked:?}");
         }
+    }
+
+    #[test]
+    fn volume_in_another_volume_is_refused() {
+        let error = check(vec![scratch("/a/b"), memory("/a")]).expect_err("refused");
+        assert!(error.to_string().contains("/a/b"), "{error}");
+        check(vec![scratch("/a/b"), memory("/a/c")]).expect("right");
     }
 }

@@ -6,7 +6,7 @@
 //! node's, before it gives up its rights.
 
 use super::loader::{FOLDER, OwnProgram};
-use crate::image::{FILES, GpuAccess, INFO, make_mount_points};
+use crate::image::{FILES, GpuAccess, INFO, ImageInfo, check_folders, make_mount_points};
 use crate::task_user::TaskUser;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive,
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Folders that the view has in each image.
-const OWN_FOLDERS: [&str; 6] = ["/proc", "/sys", "/dev", "/tmp", "/var/tmp", FOLDER];
+pub(super) const OWN_FOLDERS: [&str; 6] = ["/proc", "/sys", "/dev", "/tmp", "/var/tmp", FOLDER];
 
 /// Files of the node in each image, for names of hosts.
 const NAME_FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
@@ -43,6 +43,8 @@ const NETWORK_DEVICES: &str = "infiniband";
 pub(crate) struct ImageView {
     /// Folder of the image in the cache.
     pub image: PathBuf,
+    /// Description of the image for the program that starts in it.
+    pub info: Option<ImageInfo>,
     /// Empty folder over which the view is mounted.
     pub stage: PathBuf,
     /// Folder of the task for temporary files.
@@ -91,16 +93,17 @@ impl ImageView {
     fn make_mount_points(&self) -> io::Result<()> {
         let files: Vec<&Path> = name_files().collect();
         let tops = self.tops();
-        let others = self.in_memory.iter().map(|(path, _)| path);
-        let others = others.chain(self.mounted.iter().map(|(path, _)| path));
+        let volumes = self.in_memory.iter().map(|(path, _)| path);
+        let volumes = volumes.chain(self.mounted.iter().map(|(path, _)| path));
+        let image = self.image.join(FILES);
+        check_folders(&image, volumes.map(PathBuf::as_path))?;
         let folders: Vec<&Path> = OWN_FOLDERS
             .iter()
             .map(Path::new)
             .chain(tops)
-            .chain(others.map(PathBuf::as_path))
             .filter(|path| !is_temporary(path))
             .collect();
-        make_mount_points(&self.image.join(FILES), &folders, &files)
+        make_mount_points(&image, &folders, &files)
     }
 
     fn bind_image(&self) -> io::Result<()> {
@@ -188,13 +191,11 @@ impl ImageView {
         }
         for (path, bytes) in &self.in_memory {
             let inside = self.at(path);
-            make_folders(&inside)?;
             let options = CString::new(format!("size={bytes},mode=1777"));
             memory(&inside, &options.map_err(io::Error::other)?)?;
         }
         for (path, host) in &self.mounted {
             let inside = self.at(path);
-            make_folders(&inside)?;
             mount_bind_recursive(host, &inside).map_err(at(&inside))?;
         }
         Ok(())
@@ -203,7 +204,8 @@ impl ImageView {
     /// Shows the executor's program, and the libraries of the GPU driver.
     fn own_program(&self, own: &OwnProgram) -> io::Result<()> {
         let folder = self.at(FOLDER);
-        memory(&folder, c"size=1m,mode=0755")?;
+        // The description contains variables of the image.
+        memory(&folder, c"size=16m,mode=0755")?;
         let libraries = folder.join("lib");
         make_folders(&libraries)?;
         bind_file(&own.path, &folder.join("executor"))?;
@@ -213,9 +215,10 @@ impl ImageView {
         for (name, path) in &own.libraries {
             bind_file(path, &libraries.join(name))?;
         }
-        let info = self.image.join(INFO);
-        if info.is_file() {
-            bind_file(&info, &folder.join(INFO))?;
+        if let Some(info) = &self.info {
+            let path = folder.join(INFO);
+            fs::write(&path, serde_json::to_vec(info)?).map_err(at_io(&path))?;
+            fs::set_permissions(&path, Permissions::from_mode(0o644)).map_err(at_io(&path))?;
         }
         if let Some(gpus) = &self.gpus {
             for (name, files) in [("lib64", &gpus.libraries), ("bin", &gpus.programs)] {
