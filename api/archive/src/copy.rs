@@ -1,20 +1,27 @@
 //! Copies of files and folders between two machines, as an uncompressed tar stream without limits.
 //!
 //! Only files and folders are copied. The receiver trusts no entry: it writes nothing outside of
-//! the target, and an archive contains no link that could lead out of it.
+//! the target, follows no link below it, and writes one file or folder directly in it.
 
 use crate::ArchiveError;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tar::{Archive, Builder, EntryType, Header};
 
 /// Permissions that are copied: neither setuid nor the like.
 const MODE_BITS: u32 = 0o777;
-/// `O_NOFOLLOW | O_NONBLOCK` of Linux: a link or a FIFO in place of a file is not opened.
-const FILE_ONLY: i32 = 0o400_000 | 0o4_000;
+/// A link in place of a file is not opened, and a FIFO does not block.
+const FILE_ONLY: OFlags = OFlags::NOFOLLOW
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC);
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
 /// Result of [`send`].
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -65,9 +72,9 @@ pub fn send(path: &Path, output: impl Write) -> Result<Sent, ArchiveError> {
             entries.sort();
             rest.extend(entries.into_iter().rev());
         } else if metadata.is_file() {
-            let mut options = OpenOptions::new();
-            let file = options.read(true).custom_flags(FILE_ONLY).open(&path);
-            append(&mut archive, header, (&path, &name), file.map_err(at)?)?;
+            let file = open(&path, FILE_ONLY | OFlags::RDONLY, Mode::empty());
+            let file = File::from(file.map_err(io::Error::from).map_err(at)?);
+            append(&mut archive, header, (&path, &name), file)?;
             sent.files += 1;
         } else {
             sent.skipped.push(path);
@@ -108,16 +115,18 @@ fn modified_unix_s(metadata: &fs::Metadata) -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// Unpacks a tar stream. An existing folder `target` receives the entries. Otherwise the first
-/// entry gets the name `target`. Existing files are replaced. Returns the number of files.
+/// Unpacks a tar stream of one file or folder. An existing folder `target` receives it under
+/// `name`, or without one under its name in the stream. Otherwise it gets the name `target`.
+/// Existing files are replaced. Returns the number of files.
 ///
 /// # Errors
 /// [`ArchiveError::Decode`] if the stream is no archive, or a file cannot be written.
-/// [`ArchiveError::Entry`] for an entry outside of the target, or that is neither a file nor a
-/// folder. Earlier entries are then written.
-pub fn receive(input: impl Read, target: &Path) -> Result<u64, ArchiveError> {
-    let (mut files, mut entries) = (0, 0_u64);
-    let is_folder = target.is_dir();
+/// [`ArchiveError::Entry`] for an entry outside of the target or of the first entry, or that is
+/// neither a file nor a folder. Earlier entries are then written.
+pub fn receive(input: impl Read, target: &Path, name: Option<&OsStr>) -> Result<u64, ArchiveError> {
+    let mut place = Place::open(target, name).map_err(ArchiveError::Decode)?;
+    let mut files = 0;
+    let mut top = None;
     let mut archive = Archive::new(input);
     for entry in archive.entries().map_err(ArchiveError::Decode)? {
         let mut entry = entry.map_err(ArchiveError::Decode)?;
@@ -129,31 +138,35 @@ pub fn receive(input: impl Read, target: &Path) -> Result<u64, ArchiveError> {
         let mut parts = Vec::new();
         for component in path.components() {
             match component {
-                Component::Normal(part) => parts.push(part),
+                Component::Normal(part) => parts.push(part.to_owned()),
                 Component::CurDir => {}
                 _ => return Err(refused("leads out of the target")),
             }
         }
-        if !is_folder && !parts.is_empty() {
-            parts.remove(0);
+        match (&top, parts.as_slice()) {
+            (None, [first]) => top = Some(first.clone()),
+            (Some(top), [first, _, ..]) if first == top => {}
+            _ => return Err(refused("does not belong to the first entry")),
         }
-        let mut place = target.to_owned();
-        place.extend(&parts);
+        let in_stream = &parts[0];
+        parts[0] = place.name.get_or_insert_with(|| in_stream.clone()).clone();
         let mode = entry.header().mode().map_err(ArchiveError::Decode)? & MODE_BITS;
         match entry.header().entry_type() {
-            EntryType::Directory => make_folder(&place, mode).map_err(ArchiveError::Decode)?,
+            EntryType::Directory => {
+                let made = place.make_folder(&parts, mode);
+                made.map_err(|error| ArchiveError::Decode(place.at(&parts, &error)))?;
+            }
             EntryType::Regular => {
                 let seconds = entry.header().mtime().unwrap_or(0);
                 let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
-                let written = write(&mut entry, &place, mode, modified);
-                written.map_err(ArchiveError::Decode)?;
+                let written = place.write(&mut entry, &parts, mode, modified);
+                written.map_err(|error| ArchiveError::Decode(place.at(&parts, &error)))?;
                 files += 1;
             }
             _ => return Err(refused("is neither a file nor a folder")),
         }
-        entries += 1;
     }
-    if entries == 0 {
+    if top.is_none() {
         return Err(ArchiveError::Decode(io::Error::other(
             "the stream ended before its first entry",
         )));
@@ -161,34 +174,90 @@ pub fn receive(input: impl Read, target: &Path) -> Result<u64, ArchiveError> {
     Ok(files)
 }
 
-/// The owner can always write into the folder, for the entries that follow.
-fn make_folder(place: &Path, mode: u32) -> io::Result<()> {
-    match DirBuilder::new().mode(mode | 0o700).create(place) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && place.is_dir() => Ok(()),
-        made => made.map_err(|error| named(place, &error)),
-    }
+/// Where a copy arrives.
+struct Place {
+    path: PathBuf,
+    folder: OwnedFd,
+    /// Name of the copy in the folder; `None` before the first entry if the stream names it.
+    name: Option<OsString>,
 }
 
-fn write(
-    content: &mut impl Read,
-    place: &Path,
-    mode: u32,
-    modified: Option<SystemTime>,
-) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    options.mode(mode | 0o200).custom_flags(FILE_ONLY);
-    let mut file = options.open(place).map_err(|error| named(place, &error))?;
-    io::copy(content, &mut file).map_err(|error| named(place, &error))?;
-    file.set_permissions(Permissions::from_mode(mode))?;
-    match modified {
-        Some(modified) => file.set_modified(modified),
-        None => Ok(()),
+impl Place {
+    fn open(target: &Path, name: Option<&OsStr>) -> io::Result<Self> {
+        let (path, name) = if target.is_dir() {
+            (target, name)
+        } else {
+            let parent = target.parent().unwrap_or(target);
+            let is_here = parent.as_os_str().is_empty();
+            let parent = if is_here { Path::new(".") } else { parent };
+            let name = target.file_name();
+            let missing = || named(target, &io::ErrorKind::NotFound.into());
+            (parent, Some(name.ok_or_else(missing)?))
+        };
+        if name.is_some_and(|name| Path::new(name).file_name() != Some(name)) {
+            return Err(io::Error::other("the name of the copy is no file name"));
+        }
+        let folder = open(path, FOLDER | OFlags::RDONLY, Mode::empty());
+        Ok(Self {
+            path: path.to_owned(),
+            folder: folder.map_err(|error| named(path, &error.into()))?,
+            name: name.map(OsStr::to_owned),
+        })
+    }
+
+    /// Opens a folder of the copy, without following links.
+    fn folder(&self, parts: &[OsString]) -> io::Result<OwnedFd> {
+        let mut folder = self.folder.try_clone()?;
+        for part in parts {
+            let flags = FOLDER | OFlags::RDONLY | OFlags::NOFOLLOW;
+            folder = openat(&folder, part, flags, Mode::empty())?;
+        }
+        Ok(folder)
+    }
+
+    /// The owner can always write into the folder, for the entries that follow.
+    fn make_folder(&self, parts: &[OsString], mode: u32) -> io::Result<()> {
+        let Some((last, above)) = parts.split_last() else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let mode = Mode::from_raw_mode(mode | 0o700);
+        match mkdirat(self.folder(above)?, last, mode) {
+            Err(Errno::EXIST) => self.folder(parts).map(drop),
+            made => Ok(made?),
+        }
+    }
+
+    fn write(
+        &self,
+        content: &mut impl Read,
+        parts: &[OsString],
+        mode: u32,
+        modified: Option<SystemTime>,
+    ) -> io::Result<()> {
+        let Some((last, above)) = parts.split_last() else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let flags = FILE_ONLY | OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+        let created = Mode::from_raw_mode(mode | 0o200);
+        let mut file = File::from(openat(self.folder(above)?, last, flags, created)?);
+        io::copy(content, &mut file)?;
+        file.set_permissions(Permissions::from_mode(mode))?;
+        match modified {
+            Some(modified) => file.set_modified(modified),
+            None => Ok(()),
+        }
+    }
+
+    fn at(&self, parts: &[OsString], error: &io::Error) -> io::Error {
+        let mut path = self.path.clone();
+        path.extend(parts);
+        named(&path, error)
     }
 }
 
 fn named(place: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", place.display()))
+    let place = place.display().to_string();
+    io::Error::new(error.kind(), format!("{place:?}: {error}"))
 }
 
 #[cfg(test)]
@@ -217,7 +286,7 @@ mod tests {
         let (stream, sent) = packed(&runs);
         assert_eq!((sent.files, sent.skipped.len()), (2, 1));
 
-        receive(&stream[..], to.path()).expect("into a folder");
+        receive(&stream[..], to.path(), None).expect("into a folder");
         let copy = to.path().join("runs");
         assert_eq!(
             fs::read(copy.join("a/log.txt")).expect("there").len(),
@@ -230,7 +299,10 @@ mod tests {
         assert_eq!(mode.mode() & 0o7777, 0o755, "without setuid");
 
         let renamed = to.path().join("other");
-        assert_eq!(receive(&stream[..], &renamed).expect("under a name"), 2);
+        assert_eq!(
+            receive(&stream[..], &renamed, None).expect("under a name"),
+            2
+        );
         assert!(renamed.join("a/log.txt").is_file());
     }
 
@@ -241,8 +313,28 @@ mod tests {
         fs::write(&file, "weights").expect("written");
         let (stream, _) = packed(&file);
         let target = place.path().join("copy.bin");
-        receive(&stream[..], &target).expect("received");
+        receive(&stream[..], &target, None).expect("received");
         assert_eq!(fs::read_to_string(&target).expect("there"), "weights");
+    }
+
+    fn entry(name: &[u8], kind: EntryType, link: Option<&str>) -> Vec<u8> {
+        let mut stream = part(name, kind, link);
+        stream.extend([0; 1_024]);
+        stream
+    }
+
+    /// An entry without the end of the archive.
+    fn part(name: &[u8], kind: EntryType, link: Option<&str>) -> Vec<u8> {
+        let mut header = Header::new_gnu();
+        header.as_gnu_mut().expect("gnu").name[..name.len()].copy_from_slice(name);
+        header.set_entry_type(kind);
+        header.set_size(0);
+        header.set_mode(0o644);
+        if let Some(link) = link {
+            header.set_link_name(link).expect("short");
+        }
+        header.set_cksum();
+        header.as_bytes().to_vec()
     }
 
     #[test]
@@ -250,20 +342,6 @@ mod tests {
         let place = tempfile::tempdir().expect("a folder");
         let target = place.path().join("target");
         fs::create_dir(&target).expect("made");
-        let entry = |name: &[u8], kind: EntryType, link: Option<&str>| {
-            let mut header = Header::new_gnu();
-            header.as_gnu_mut().expect("gnu").name[..name.len()].copy_from_slice(name);
-            header.set_entry_type(kind);
-            header.set_size(0);
-            header.set_mode(0o644);
-            if let Some(link) = link {
-                header.set_link_name(link).expect("short");
-            }
-            header.set_cksum();
-            let mut stream = header.as_bytes().to_vec();
-            stream.extend([0; 1_024]);
-            stream
-        };
         for stream in [
             entry(b"../out", EntryType::Regular, None),
             entry(b"/tmp/out", EntryType::Regular, None),
@@ -271,15 +349,63 @@ mod tests {
             entry(b"hard", EntryType::Link, Some("/etc/passwd")),
             entry(b"fifo", EntryType::Fifo, None),
         ] {
-            let refused = receive(&stream[..], &target).expect_err("hostile");
+            let refused = receive(&stream[..], &target, None).expect_err("hostile");
             assert!(matches!(refused, ArchiveError::Entry { .. }), "{refused}");
         }
         assert_eq!(fs::read_dir(&target).expect("there").count(), 0);
-        receive(&[][..], &target).expect_err("empty");
+        receive(&[][..], &target, None).expect_err("empty");
         // A file is not written through a link that the target contains.
         symlink(place.path().join("victim"), target.join("link")).expect("linked");
         let stream = entry(b"link", EntryType::Regular, None);
-        receive(&stream[..], &target).expect_err("a link is there");
+        receive(&stream[..], &target, None).expect_err("a link is there");
         assert!(!place.path().join("victim").exists());
+    }
+
+    #[test]
+    fn link_within_an_existing_folder_is_not_followed() {
+        let place = tempfile::tempdir().expect("a folder");
+        let (target, outside) = (place.path().join("target"), place.path().join("outside"));
+        fs::create_dir_all(target.join("runs")).expect("made");
+        fs::create_dir(&outside).expect("made");
+        symlink(&outside, target.join("runs/a")).expect("linked");
+        for below in [
+            entry(b"runs/a/log", EntryType::Regular, None),
+            entry(b"runs/a/more", EntryType::Directory, None),
+            entry(b"runs/a", EntryType::Directory, None),
+        ] {
+            let mut stream = part(b"runs", EntryType::Directory, None);
+            stream.extend(below);
+            receive(&stream[..], &target, None).expect_err("a link is in the middle");
+        }
+        assert_eq!(fs::read_dir(&outside).expect("there").count(), 0);
+    }
+
+    #[test]
+    fn stream_chooses_no_name_and_has_one_top_entry() {
+        let place = tempfile::tempdir().expect("a folder");
+        let wanted = Some(OsStr::new("log"));
+        let stream = entry(b".bashrc", EntryType::Regular, None);
+        receive(&stream[..], place.path(), wanted).expect("under the wanted name");
+        let names = || {
+            let entries = fs::read_dir(place.path()).expect("there");
+            let mut names: Vec<_> = entries
+                .map(|entry| entry.expect("read").file_name())
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(), ["log"]);
+
+        for second in [&b"other"[..], b"other/file", b"log"] {
+            let mut stream = part(b"log", EntryType::Regular, None);
+            stream.extend(entry(second, EntryType::Regular, None));
+            for target in [place.path().to_owned(), place.path().join("log")] {
+                let refused = receive(&stream[..], &target, None).expect_err("a second entry");
+                assert!(matches!(refused, ArchiveError::Entry { .. }), "{refused}");
+            }
+        }
+        assert_eq!(names(), ["log"]);
+        let name = Some(OsStr::new("../out"));
+        receive(&stream[..], place.path(), name).expect_err("no file name");
     }
 }

@@ -203,6 +203,8 @@ async fn started(
 }
 
 fn refused(detail: &str) -> ApiError {
+    // The node may have chosen the text, and a terminal interprets control characters.
+    let detail = detail.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}");
     ApiError::new(ProblemKind::SessionRefused, detail)
 }
 

@@ -153,11 +153,22 @@ impl RemoteSessions {
             return Err(self.in_pod(id, &action));
         }
         let task = RunningTask::find(&state.config, id)?;
-        match &action {
-            RemoteAction::Port { port } => port::forward(&task, *port, self, stream).await,
-            RemoteAction::Exec { .. } | RemoteAction::Read { .. } | RemoteAction::Write { .. } => {
-                Program::start(&task, &action)?.run(self, id, stream).await
+        let session = async {
+            match &action {
+                RemoteAction::Port { port } => port::forward(&task, *port, self, stream).await,
+                RemoteAction::Exec { .. }
+                | RemoteAction::Read { .. }
+                | RemoteAction::Write { .. } => {
+                    Program::start(&task, &action)?.run(self, id, stream).await
+                }
             }
+        };
+        tokio::select! {
+            biased;
+            () = task.suspended() => Ok(RemoteEnd::Failed {
+                message: "the task is suspended".to_owned(),
+            }),
+            end = session => end,
         }
     }
 
@@ -168,11 +179,16 @@ impl RemoteSessions {
         let (verb, rest) = match action {
             RemoteAction::Exec { command, terminal } => {
                 let terminal = if terminal.is_some() { "-it " } else { "" };
+                let command: Vec<_> = command.iter().map(|word| quoted(word)).collect();
                 ("exec", format!("{terminal}{pod} -- {}", command.join(" ")))
             }
             RemoteAction::Port { port } => ("port-forward", format!("{pod} {port}")),
-            RemoteAction::Read { path } => ("cp", format!("{pod}:{path} LOCAL")),
-            RemoteAction::Write { path } => ("cp", format!("LOCAL {pod}:{path}")),
+            RemoteAction::Read { path } => {
+                ("cp", format!("{} LOCAL", quoted(&format!("{pod}:{path}"))))
+            }
+            RemoteAction::Write { path } => {
+                ("cp", format!("LOCAL {}", quoted(&format!("{pod}:{path}"))))
+            }
         };
         RemoteRefusal::Pod {
             pod,
@@ -204,6 +220,15 @@ impl RemoteSessions {
     }
 }
 
+/// Returns a word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:=,@%+".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 fn wrong(error: impl fmt::Display) -> RemoteRefusal {
     RemoteRefusal::Order(error.to_string())
 }
@@ -216,5 +241,18 @@ struct RegisteredHelper<'s> {
 impl Drop for RegisteredHelper<'_> {
     fn drop(&mut self) {
         self.sessions.helpers().remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_are_quoted_for_shells() {
+        assert_eq!(quoted("runs/a.log"), "runs/a.log");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("a b; $(c)"), "'a b; $(c)'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
     }
 }

@@ -3,11 +3,17 @@
 
 use super::RemoteRefusal;
 use crate::config::ExecutorConfig;
+use crate::folder::NodeTaskFolder;
 use crate::process::{self, ProcessId, Stat};
 use crate::runtime::started_shim;
 use crate::task_user::TaskUser;
+use muster_model::assignment::Peers;
 use muster_model::id::TaskId;
 use std::fs;
+use std::time::Duration;
+
+/// Interval at which the suspension of the task is noticed.
+const SUSPENSION_CHECK: Duration = Duration::from_millis(500);
 
 /// A running task.
 #[derive(Debug, Clone)]
@@ -19,6 +25,7 @@ pub struct RunningTask {
     pub program: ProcessId,
     /// `None`: that of the executor.
     pub user: Option<TaskUser>,
+    folder: NodeTaskFolder,
 }
 
 impl RunningTask {
@@ -44,7 +51,23 @@ impl RunningTask {
             shim: record.shim,
             program: program.ok_or(RemoteRefusal::NotRunning)?.id,
             user,
+            folder: NodeTaskFolder::of(&config.data_dir.join("tasks"), id),
         })
+    }
+
+    /// Returns once the task is to be suspended, or the kernel has stopped its program. The latter
+    /// does not depend on the task's folder.
+    pub async fn suspended(&self) {
+        let peers = self.folder.peers();
+        loop {
+            let requested = peers.read::<Peers>().ok().flatten();
+            let is_requested = requested.is_some_and(|peers| peers.held_turn().is_some());
+            let program = process::stat(self.program.pid);
+            if is_requested || program.is_some_and(|program| program.state == 'T') {
+                return;
+            }
+            tokio::time::sleep(SUSPENSION_CHECK).await;
+        }
     }
 }
 

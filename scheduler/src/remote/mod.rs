@@ -81,6 +81,30 @@ impl RemoteRelay {
         })
     }
 
+    /// Claims a session and joins both streams. Returns the frames for the client.
+    async fn begin(
+        &self,
+        claim: &proto::ClaimRemote,
+        proof: Option<&Proof>,
+        pieces: Streaming<proto::RemotePiece>,
+        place: OwnedSemaphorePermit,
+    ) -> Result<mpsc::Receiver<Result<proto::RemotePiece, Status>>, Status> {
+        let claimed = self.claim(claim).await?;
+        proof.into_iter().for_each(Proof::accept);
+        let attached = match self.node_of(&claimed).await {
+            Ok(attached) => attached,
+            Err(refused) => {
+                let message = refused.message().to_owned();
+                let end = relay::ended(RemoteEnd::Failed { message });
+                record_end(&self.pool, claimed.id, &end).await;
+                return Err(refused);
+            }
+        };
+        let (sender, outbound) = mpsc::channel(QUEUE);
+        self.carry_out(claimed, attached, (pieces, sender), place);
+        Ok(outbound)
+    }
+
     /// Orders the node to attach, and waits for it.
     async fn node_of(&self, claimed: &ClaimedSession) -> Result<AttachedNode, Status> {
         let attached = self.hub.order(claimed, clock::now());
@@ -170,19 +194,11 @@ impl RemoteSessions for RemoteRelay {
                 "{MAX_SESSIONS} remote sessions are open in the cluster, which is the limit"
             ))
         })?;
-        let claimed = self.claim(&claim).await?;
-        proof.iter().for_each(Proof::accept);
-        let attached = match self.node_of(&claimed).await {
-            Ok(attached) => attached,
-            Err(refused) => {
-                let message = refused.message().to_owned();
-                let end = relay::ended(RemoteEnd::Failed { message });
-                record_end(&self.pool, claimed.id, &end).await;
-                return Err(refused);
-            }
-        };
-        let (sender, outbound) = mpsc::channel(QUEUE);
-        self.carry_out(claimed, attached, (pieces, sender), place);
+        let relay = self.clone();
+        let begin = async move { relay.begin(&claim, proof.as_ref(), pieces, place).await };
+        // Also to its end if the API server leaves meanwhile, so that the end is recorded.
+        let begun = tokio::spawn(begin.in_current_span()).await;
+        let outbound = begun.map_err(|error| Status::internal(error.to_string()))??;
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
 
@@ -215,15 +231,17 @@ pub async fn end_abandoned(pool: &StorePool) {
     let mut is_first = true;
     loop {
         match retry::on_conflict(|| end_in_store(pool, is_first)).await {
-            Ok(0) => is_first = false,
+            Ok(0) => {}
             Ok(ended) => {
-                is_first = false;
                 tracing::info!(ended, "remote sessions without a process are ended");
             }
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "remote sessions without a process stay open");
             }
         }
+        // Also after a failure: a later pass would end sessions that this process carries out.
+        // Those of earlier terms then end when they expire.
+        is_first = false;
         tokio::time::sleep(ABANDONED_EVERY).await;
     }
 }

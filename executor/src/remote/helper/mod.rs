@@ -115,7 +115,7 @@ fn session(arguments: &RemoteArguments, control: &mut UnixStream) -> io::Result<
     if let Some(path) = &arguments.write {
         place.enter()?;
         writeln!(control, "{STARTED}")?;
-        let received = receive(io::stdin().lock(), path);
+        let received = receive(io::stdin().lock(), path, None);
         return Ok(copied(received.map(drop)));
     }
     supervise::run(&Arc::new(place), arguments, control)
@@ -125,7 +125,9 @@ fn read(path: &Path) -> Result<(), muster_archive::ArchiveError> {
     let sent = send(path, io::stdout().lock())?;
     if !sent.skipped.is_empty() {
         let names = sent.skipped.iter().take(NAMED);
-        let names: Vec<_> = names.map(|name| name.display().to_string()).collect();
+        let names: Vec<_> = names
+            .map(|name| format!("{:?}", name.display().to_string()))
+            .collect();
         eprintln!(
             "{} links, sockets, pipes or devices are not copied, such as {}",
             sent.skipped.len(),

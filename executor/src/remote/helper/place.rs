@@ -3,6 +3,7 @@
 
 use crate::process::ProcessId;
 use crate::task_user::TaskUser;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Pid, PidfdFlags, Resource, Rlimit, Uid, pidfd_open};
 use rustix::thread::{
     LinkNameSpaceType, move_into_link_name_space, set_no_new_privs, set_thread_gid,
@@ -51,7 +52,7 @@ impl TaskPlace {
         let environment = fs::read(format!("{proc}/environ"));
         let environment = environment.map_err(|error| at("the task's environment", &error))?;
         let namespace = open(&proc, "ns/mnt")?;
-        let root = open(&proc, "root")?;
+        let root = open_folder(&proc, "root")?;
         let place = Self {
             program: pidfd,
             environment: variables(&environment),
@@ -61,7 +62,7 @@ impl TaskPlace {
             } else {
                 Some(TaskMounts { namespace, root })
             },
-            folder: open(&proc, "cwd")?,
+            folder: open_folder(&proc, "cwd")?,
             user,
         };
         // The id may have been reused while the files above were opened.
@@ -105,6 +106,14 @@ fn gone() -> io::Error {
 fn open(proc: &str, name: &str) -> io::Result<File> {
     let file = File::open(format!("{proc}/{name}"));
     file.map_err(|error| at(&format!("the task's {name}"), &error))
+}
+
+/// Opens a folder only to enter it, which needs no permission to read it.
+fn open_folder(proc: &str, name: &str) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(format!("{proc}/{name}"), flags, Mode::empty());
+    let folder = folder.map_err(|error| at(&format!("the task's {name}"), &error.into()));
+    folder.map(File::from)
 }
 
 fn is_same(file: &File, path: &str) -> io::Result<bool> {
