@@ -148,6 +148,16 @@ async fn release(conn: &mut PgConnection, waiting: &[Uuid]) -> Result<(), StoreE
         Json(not_considered()) as _,
         after_jobs()
     )
+    .execute(&mut *conn)
+    .await?;
+    // The reason of the others names only the jobs that are left.
+    sqlx::query!(
+        "update job set waiting = jsonb_set(waiting, '{why,jobs}',
+             (select jsonb_agg(a.before_id order by a.before_id) from job_after a where a.job_id = job.id))
+         where id = any($1) and phase = 'queued' and waiting -> 'why' ->> 'reason' = 'waiting_for_jobs'
+           and exists (select from job_after a where a.job_id = job.id)",
+        waiting
+    )
     .execute(conn)
     .await?;
     Ok(())

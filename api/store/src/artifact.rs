@@ -120,7 +120,8 @@ pub async fn admit(
     Ok(ArtifactAdmission::Fits { most_bytes })
 }
 
-/// Returns the number of bytes that an artifact may have. It replaces `present`.
+/// Returns the number of bytes that an artifact may have. It replaces `present`. Artifacts of
+/// deleted jobs do not count.
 async fn room(
     conn: &mut PgConnection,
     writer: &ArtifactWriter,
@@ -129,10 +130,12 @@ async fn room(
 ) -> Result<u64, StoreError> {
     let limits = limit::of(conn, writer.tenant).await?;
     let used = sqlx::query!(
-        r#"select coalesce(sum(bytes), 0)::bigint as "all!",
-                  coalesce(sum(bytes) filter (where job_id = $2), 0)::bigint as "of_job!",
-                  coalesce(sum(files) filter (where job_id = $2), 0)::bigint as "files!"
-           from artifact_use where tenant_id = $1"#,
+        r#"select coalesce(sum(u.bytes), 0)::bigint as "all!",
+                  coalesce(sum(u.bytes) filter (where u.job_id = $2), 0)::bigint as "of_job!",
+                  coalesce(sum(u.files) filter (where u.job_id = $2), 0)::bigint as "files!"
+           from artifact_use u
+           join job j on j.id = u.job_id
+           where u.tenant_id = $1 and j.deleted_at is null"#,
         writer.tenant.0,
         writer.job.0
     )
@@ -176,6 +179,13 @@ pub async fn keep(
 ) -> Result<ArtifactKept, StoreError> {
     hold(conn, writer.tenant).await?;
     let present = get(conn, writer.job, path).await?;
+    // A repeated request after a lost answer.
+    if present
+        .as_ref()
+        .is_some_and(|row| row.content.object == content.object)
+    {
+        return Ok(ArtifactKept::Kept { replaced: None });
+    }
     if present
         .as_ref()
         .is_some_and(|row| row.revision > writer.revision)
@@ -216,9 +226,8 @@ pub async fn keep(
         (files, signed(content.bytes) - signed(before)),
     )
     .await?;
-    let replaced = present.map(|row| row.content.object);
     Ok(ArtifactKept::Kept {
-        replaced: replaced.filter(|object| *object != content.object),
+        replaced: present.map(|row| row.content.object),
     })
 }
 

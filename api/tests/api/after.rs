@@ -52,7 +52,8 @@ async fn failed_job_cancels_those_that_wait_for_its_success() {
         (&json!("run"), &json!("NotConsidered"))
     );
     let waits = view(&world, &id(&both)).await;
-    assert_eq!(waits["waiting"]["reason"], "WaitingForJobs");
+    let message = waits["waiting"]["message"].as_str().expect("text");
+    assert_eq!(message, format!("starts after {other}"));
     // A job that has ended is no obstacle, or can never be what the document wants.
     let (status, late) = submit_after(&world, "late", end).await;
     assert_eq!(

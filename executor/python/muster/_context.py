@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Union
+from typing import Any, BinaryIO, Dict, Mapping, NamedTuple, Optional, Union
 
 #: Seconds for which a report is retried while the node's daemon is unreachable.
 PATIENCE_S = 30.0
@@ -224,16 +224,20 @@ class Context:
 
     def _upload(self, file: pathlib.Path, name: str) -> None:
         path = "/muster/v1/artifacts/" + urllib.parse.quote(name)
+        with open(file, "rb") as content:
+            self._send_content(content, path, name)
+
+    def _send_content(self, content: BinaryIO, path: str, name: str) -> None:
         until, pause = time.monotonic() + PATIENCE_S, 0.1
         while True:
+            content.seek(0)
+            request = urllib.request.Request(f"{self._url}{path}", data=content, method="PUT")
+            request.add_header("Authorization", "Bearer " + (self._token or ""))
+            request.add_header("Content-Type", "application/octet-stream")
+            request.add_header("Content-Length", str(os.fstat(content.fileno()).st_size))
             try:
-                with open(file, "rb") as content:
-                    request = urllib.request.Request(f"{self._url}{path}", data=content, method="PUT")
-                    request.add_header("Authorization", "Bearer " + (self._token or ""))
-                    request.add_header("Content-Type", "application/octet-stream")
-                    request.add_header("Content-Length", str(os.fstat(content.fileno()).st_size))
-                    with _OPENER.open(request, timeout=UPLOAD_TIMEOUT_S):
-                        return
+                with _OPENER.open(request, timeout=UPLOAD_TIMEOUT_S):
+                    return
             except urllib.error.HTTPError as error:
                 is_lasting = error.code not in (429, 500, 502, 503, 504)
                 if is_lasting or time.monotonic() >= until:

@@ -1,5 +1,6 @@
 //! Why an artifact is not kept or not found.
 
+use super::walk;
 use muster_model::artifact::PATH_RULE;
 use muster_objects::ObjectsError;
 use std::io;
@@ -55,11 +56,8 @@ impl ArtifactError {
             | Self::Store(_)
             | Self::Objects(_) => true,
             Self::Scheduler(_) => !self.is_over(),
-            Self::Path(_)
-            | Self::Refused { .. }
-            | Self::Grown { .. }
-            | Self::Read(_)
-            | Self::Missing(_) => false,
+            Self::Read(error) => walk::is_transient(error),
+            Self::Path(_) | Self::Refused { .. } | Self::Grown { .. } | Self::Missing(_) => false,
         }
     }
 

@@ -10,6 +10,7 @@ use muster_objects::{ObjectBucket, SentPart, Upload};
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -37,7 +38,10 @@ pub(super) struct ObjectWriter {
 }
 
 enum Sink {
-    File(File),
+    File {
+        file: File,
+        folder: Arc<FolderHandle>,
+    },
     Object {
         bucket: ObjectBucket,
         name: String,
@@ -62,7 +66,11 @@ impl ObjectWriter {
                 let (root, folder) = (root.clone(), folder.to_owned());
                 let object = object.to_owned();
                 let made = aside(move || create(&root, &folder, &object, modes));
-                Sink::File(File::from_std(made.await.map_err(ArtifactError::store)?))
+                let (file, folder) = made.await.map_err(ArtifactError::store)?;
+                Sink::File {
+                    file: File::from_std(file),
+                    folder: Arc::new(folder),
+                }
             }
             Place::Bucket(address) => Sink::Object {
                 bucket: ObjectBucket::open(address)?,
@@ -88,7 +96,7 @@ impl ObjectWriter {
         self.digest.update(piece);
         self.bytes += piece.len() as u64;
         match &mut self.sink {
-            Sink::File(file) => file.write_all(piece).await.map_err(ArtifactError::store),
+            Sink::File { file, .. } => file.write_all(piece).await.map_err(ArtifactError::store),
             Sink::Object {
                 bucket,
                 name,
@@ -116,9 +124,12 @@ impl ObjectWriter {
     /// Makes the content complete and durable.
     pub(super) async fn finish(&mut self) -> Result<Written, ArtifactError> {
         match &mut self.sink {
-            Sink::File(file) => {
+            Sink::File { file, folder } => {
                 file.flush().await.map_err(ArtifactError::store)?;
                 file.sync_all().await.map_err(ArtifactError::store)?;
+                let folder = Arc::clone(folder);
+                let synced = aside(move || folder.sync()).await;
+                synced.map_err(ArtifactError::store)?;
             }
             Sink::Object {
                 bucket,
@@ -160,12 +171,26 @@ impl ObjectWriter {
     }
 }
 
-fn create(root: &Path, folder: &str, object: &str, modes: Modes) -> io::Result<std::fs::File> {
+/// Creates a file, and the folders above it durably. Returns the file and its folder.
+fn create(
+    root: &Path,
+    folder: &str,
+    object: &str,
+    modes: Modes,
+) -> io::Result<(std::fs::File, FolderHandle)> {
     let mut inner = FolderHandle::at(root)?;
     for part in Path::new(folder) {
-        inner = inner.make_inner_as(part, modes.folder)?;
+        inner = match inner.inner(part) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let made = inner.make_inner_as(part, modes.folder)?;
+                inner.sync()?;
+                made
+            }
+            found => found?,
+        };
     }
-    inner.create(OsStr::new(object), modes.file)
+    let file = inner.create(OsStr::new(object), modes.file)?;
+    Ok((file, inner))
 }
 
 fn within(root: &Path, folder: &str) -> io::Result<FolderHandle> {

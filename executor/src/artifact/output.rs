@@ -3,13 +3,13 @@
 
 use super::store::ArtifactStore;
 use super::upload::{OutputFolder, PassResult};
-use crate::clock;
 use crate::folder::NodeTaskFolder;
 use crate::ledger::{Ledger, LedgerEntry, Life};
 use crate::loop_event::NodeLoopEvent;
 use muster_model::assignment::TaskLaunch;
 use muster_model::id::TaskId;
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ const EVERY: Duration = Duration::from_secs(3);
 /// Pause between passes after the task's end.
 const RETRY: Duration = Duration::from_secs(1);
 /// Time after the end of a task after which its remaining files are given up.
-const GIVE_UP_AFTER_MS: u64 = 600_000;
+const GIVE_UP_AFTER: Duration = Duration::from_secs(600);
 
 /// The folders that are uploaded. The node loop shares them with the uploads.
 #[derive(Debug, Clone)]
@@ -122,20 +122,23 @@ impl Begun {
     /// is not followed any more.
     async fn upload(mut self, store: &ArtifactStore) -> bool {
         let mut output = OutputFolder::new(&self.launch, &self.folder);
-        let mut give_up_at_ms = None;
+        let mut given_up = pin!(given_up(self.has_ended.clone()));
         loop {
             let has_ended = *self.has_ended.borrow_and_update();
-            let result = output.pass(store, has_ended).await;
+            let result = tokio::select! {
+                biased;
+                () = &mut given_up => None,
+                result = output.pass(store, has_ended) => Some(result),
+            };
+            if result.is_none() {
+                tracing::error!(task.id = %self.launch.task_id, "files of an ended task are not kept as artifacts");
+            }
+            let is_final = has_ended && result != Some(PassResult::Unsettled);
+            if result.is_none() || is_final {
+                self.is_done.store(true, Ordering::Release);
+                return true;
+            }
             if has_ended {
-                let now_ms = clock::boottime_ms();
-                let until_ms = *give_up_at_ms.get_or_insert(now_ms + GIVE_UP_AFTER_MS);
-                if result != PassResult::Unsettled || now_ms >= until_ms {
-                    if result == PassResult::Unsettled {
-                        tracing::error!(task.id = %self.launch.task_id, "files of an ended task are not kept as artifacts");
-                    }
-                    self.is_done.store(true, Ordering::Release);
-                    return true;
-                }
                 tokio::time::sleep(RETRY).await;
             } else {
                 tokio::select! {
@@ -147,5 +150,13 @@ impl Begun {
                 return false;
             }
         }
+    }
+}
+
+/// Waits until the files of a task are given up. A task that is not followed any more has no end.
+async fn given_up(mut has_ended: watch::Receiver<bool>) {
+    match has_ended.wait_for(|has_ended| *has_ended).await.map(drop) {
+        Ok(()) => tokio::time::sleep(GIVE_UP_AFTER).await,
+        Err(_) => std::future::pending().await,
     }
 }

@@ -8,6 +8,7 @@ use futures::{Stream, TryStreamExt as _};
 use muster_model::artifact::is_artifact_path;
 use muster_model::id::TaskId;
 use muster_model::place::Place;
+use muster_proto::session::Artifact;
 use std::io;
 use std::time::Duration;
 
@@ -124,7 +125,7 @@ impl ArtifactStore {
         match kept {
             Ok(Some(ref replaced)) => object::remove(&self.place, &folder, replaced).await,
             Ok(None) => {}
-            // The record may have been stored although the answer was lost.
+            // The record may be stored although the answer is lost, or be stored later.
             Err(ArtifactError::Silent | ArtifactError::NoSession) => {}
             Err(ArtifactError::Scheduler(ref status))
                 if status.code() != tonic::Code::PermissionDenied => {}
@@ -133,6 +134,23 @@ impl ArtifactStore {
         kept.map(drop)
     }
 
+    /// Whether a content of this size may be written under a path.
+    ///
+    /// # Errors
+    /// [`ArtifactError`] if not.
+    pub(crate) async fn check_size(
+        &self,
+        task: TaskId,
+        path: &str,
+        bytes: u64,
+    ) -> Result<(), ArtifactError> {
+        self.client.admit(task, path, (bytes, None)).await.map(drop)
+    }
+
+    /// Records a content. Returns the object that it replaces.
+    ///
+    /// After a lost answer the present row is read first. If the path has another content then, a
+    /// repetition could replace a newer one: the call fails and the content stays without a record.
     async fn record(
         &self,
         task: TaskId,
@@ -145,17 +163,41 @@ impl ArtifactStore {
             bytes: written.bytes,
             sha256: &written.sha256,
         };
-        let mut pauses_ms = PAUSES_MS.into_iter();
-        loop {
-            let error = match self.client.keep(task, path, &uploaded).await {
+        let mut last = match self.client.keep(task, path, &uploaded).await {
+            Err(error) if error.is_transient() => error,
+            done => return done,
+        };
+        let mut is_unknown = false;
+        for pause_ms in PAUSES_MS {
+            is_unknown |= !matches!(last, ArtifactError::NoSession);
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            if is_unknown {
+                match self.find(task, path).await {
+                    Ok((_, Some(present))) if present.object == object => return Ok(None),
+                    Ok((_, Some(_))) => return Err(last),
+                    Ok((_, None)) => {}
+                    Err(error) if error.is_transient() => continue,
+                    Err(error) => return Err(error),
+                }
+            }
+            last = match self.client.keep(task, path, &uploaded).await {
                 Err(error) if error.is_transient() => error,
                 done => return done,
             };
-            let Some(pause_ms) = pauses_ms.next() else {
-                return Err(error);
-            };
-            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         }
+        Err(last)
+    }
+
+    /// Returns the record of an artifact, and the folder of the job's contents.
+    async fn find(
+        &self,
+        task: TaskId,
+        path: &str,
+    ) -> Result<(String, Option<Artifact>), ArtifactError> {
+        // A path is the first one that begins with it.
+        let page = self.client.list(task, path, "").await?;
+        let found = page.artifacts.into_iter().next();
+        Ok((page.folder, found.filter(|one| one.path == path)))
     }
 
     /// Returns all artifacts of the task's job whose path begins with `prefix`.
@@ -193,11 +235,9 @@ impl ArtifactStore {
         path: &str,
     ) -> Result<OpenArtifact, ArtifactError> {
         let missing = || ArtifactError::Missing(path.to_owned());
-        // A path is the first one that begins with it.
-        let page = self.client.list(task, path, "").await?;
-        let found = page.artifacts.into_iter().next();
-        let found = found.filter(|one| one.path == path).ok_or_else(missing)?;
-        let content = object::open(&self.place, &page.folder, &found.object).await?;
+        let (folder, found) = self.find(task, path).await?;
+        let found = found.ok_or_else(missing)?;
+        let content = object::open(&self.place, &folder, &found.object).await?;
         Ok(OpenArtifact {
             bytes: found.bytes,
             content_type: found.content_type,

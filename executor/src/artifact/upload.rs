@@ -28,6 +28,9 @@ const AGAIN_AFTER_MS: u64 = 60_000;
 const MAX_UPLOADS: usize = 2_000;
 /// Time for which new files are not asked for after the number of artifacts was refused.
 const FULL_FOR_MS: u64 = 60_000;
+/// Size above which a file is read only after its size was accepted. A sparse file of any size
+/// takes no space.
+const LARGE_BYTES: u64 = 1 << 20;
 /// Maximum number of events about files of a task that are not kept.
 const MAX_NOTES: usize = 20;
 
@@ -84,6 +87,7 @@ impl OutputFolder {
         let walked = tokio::task::spawn_blocking(move || walk::walk(&output)).await;
         let found = match walked {
             Ok(Ok(found)) => found,
+            Ok(Err(error)) if walk::is_transient(&error) => return PassResult::Unsettled,
             Ok(Err(error)) => {
                 self.note("", &format!("it cannot be read: {error}"));
                 return PassResult::Settled;
@@ -108,7 +112,7 @@ impl OutputFolder {
                 }
             })
             .buffer_unordered(AT_A_TIME);
-        let (mut is_settled, mut is_over) = (true, false);
+        let (mut is_settled, mut is_over) = (!found.is_incomplete, false);
         while let Some((file, done)) = uploads.next().await {
             match done {
                 Ok(()) => self.settle(&file),
@@ -194,7 +198,7 @@ impl OutputFolder {
     fn note_transient(&mut self, name: &str, error: &ArtifactError) {
         match error {
             ArtifactError::StoreFull => self.note(name, &chain(error)),
-            ArtifactError::Store(_) | ArtifactError::Objects(_) => {
+            ArtifactError::Store(_) | ArtifactError::Objects(_) | ArtifactError::Read(_) => {
                 tracing::warn!(task.id = %self.task, error = chain(error), "an artifact waits");
             }
             _ => {}
@@ -247,6 +251,10 @@ async fn upload(
     if stamp != found.stamp {
         return Err(ArtifactError::Changed);
     }
+    let path = path_of_task(role, &found.name);
+    if stamp.bytes > LARGE_BYTES {
+        store.check_size(task, &path, stamp.bytes).await?;
+    }
     let same = file.try_clone().map_err(ArtifactError::Read)?;
     let sha256 = digest(same, stamp.bytes).await?;
     file.rewind().map_err(ArtifactError::Read)?;
@@ -254,7 +262,6 @@ async fn upload(
         bytes: stamp.bytes,
         sha256: Some(&sha256),
     };
-    let path = path_of_task(role, &found.name);
     store.put(task, &path, announced, pieces(file)).await
 }
 

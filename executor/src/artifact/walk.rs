@@ -3,6 +3,7 @@
 
 use crate::opener::FolderHandle;
 use muster_model::artifact::{MAX_PATH_BYTES, PATH_RULE, is_artifact_path};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{File, FileType, Metadata};
 use std::io;
@@ -52,6 +53,8 @@ pub(super) struct FoundFiles {
     pub unfit: Vec<(String, String)>,
     /// The folder has more names than a walk visits.
     pub is_cut: bool,
+    /// Something could not be read now. A later walk may find more.
+    pub is_incomplete: bool,
 }
 
 impl FoundFiles {
@@ -60,28 +63,40 @@ impl FoundFiles {
             self.unfit.push((name, why.into()));
         }
     }
+
+    /// Adds a name below the folder that cannot be read.
+    fn add_unread(&mut self, name: String, error: &io::Error) {
+        if is_transient(error) {
+            self.is_incomplete = true;
+        } else if error.kind() != io::ErrorKind::NotFound {
+            self.add_unfit(name, format!("it cannot be read: {error}"));
+        }
+    }
 }
 
 /// Returns the files below a folder; none if it does not exist.
 ///
 /// # Errors
-/// If the folder is a link, or cannot be read.
+/// If the folder is a link, or cannot be read. A folder within it that cannot be read is unfit.
 pub(super) fn walk(top: &Path) -> io::Result<FoundFiles> {
     let mut found = FoundFiles::default();
     let mut names = 0;
     let mut folders = vec![String::new()];
     while let Some(folder) = folders.pop() {
-        let handle = match open_folder(top, &folder) {
-            Ok(handle) => handle,
+        let opened = open_folder(top, &folder).and_then(|handle| {
+            let listed = handle.some_names(MAX_NAMES + 1 - names)?;
+            Ok((handle, listed))
+        });
+        let (handle, mut listed) = match opened {
+            Ok(opened) => opened,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            // The program has replaced it since.
-            Err(error) if !folder.is_empty() => {
-                found.add_unfit(folder, error.to_string());
+            Err(error) if folder.is_empty() => return Err(error),
+            // The program may have replaced it since.
+            Err(error) => {
+                found.add_unread(folder, &error);
                 continue;
             }
-            Err(error) => return Err(error),
         };
-        let mut listed = handle.some_names(MAX_NAMES + 1 - names)?;
         names += listed.len();
         if names > MAX_NAMES {
             found.is_cut = true;
@@ -103,10 +118,6 @@ fn visit(
     name: &OsStr,
     (found, folders): (&mut FoundFiles, &mut Vec<String>),
 ) {
-    // A file that is gone has no metadata.
-    let Ok(metadata) = handle.metadata(name) else {
-        return;
-    };
     let text = name.to_string_lossy();
     let path = match folder {
         "" => text.into_owned(),
@@ -115,7 +126,13 @@ fn visit(
     if name.to_str().is_none() || !is_artifact_path(&path) {
         let shown: String = path.escape_debug().take(MAX_PATH_BYTES).collect();
         found.add_unfit(shown, format!("its name is not {PATH_RULE}"));
-    } else if metadata.is_file() {
+        return;
+    }
+    let metadata = match handle.metadata(name) {
+        Ok(metadata) => metadata,
+        Err(error) => return found.add_unread(path, &error),
+    };
+    if metadata.is_file() {
         let stamp = FileStamp::of(&metadata);
         found.files.push(FoundFile { name: path, stamp });
     } else if !metadata.is_dir() {
@@ -154,6 +171,15 @@ fn open_folder(top: &Path, folder: &str) -> io::Result<FolderHandle> {
         handle = handle.inner(OsStr::new(part))?;
     }
     Ok(handle)
+}
+
+/// Whether the same may be read later: the system lacks something now, or the disk fails.
+pub(super) fn is_transient(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(
+        errno,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO)
+    )
 }
 
 fn in_words(kind: FileType) -> &'static str {
@@ -228,6 +254,20 @@ mod tests {
         fs::remove_dir_all(&task).expect("removed");
         symlink(&other, &task).expect("linked");
         assert!(walk(&task.join("output")).is_err());
+    }
+
+    #[test]
+    fn name_that_cannot_be_read_is_unfit_unless_it_may_be_read_later() {
+        let mut found = FoundFiles::default();
+        found.add_unread("gone".to_owned(), &Errno::NOENT.into());
+        assert_eq!(found, FoundFiles::default());
+        found.add_unread("closed".to_owned(), &Errno::ACCESS.into());
+        assert!(found.unfit.len() == 1 && !found.is_incomplete, "{found:?}");
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO] {
+            let mut found = FoundFiles::default();
+            found.add_unread("later".to_owned(), &errno.into());
+            assert!(found.is_incomplete && found.unfit.is_empty(), "{found:?}");
+        }
     }
 
     #[test]

@@ -12,6 +12,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use muster_connections::PermitError;
+use muster_model::artifact::is_artifact_path;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
@@ -56,7 +58,8 @@ fn path_of(launch: &TaskLaunch, given: &str) -> String {
     {
         Some((model, rest)) => {
             let rest = rest.strip_prefix("artifacts").unwrap_or(rest);
-            format!("models/{model}/{}", rest.trim_start_matches('/'))
+            let path = format!("models/{model}/{}", rest.trim_start_matches('/'));
+            path.trim_end_matches('/').to_owned()
         }
         None => given.to_owned(),
     }
@@ -70,7 +73,7 @@ async fn upload(
 ) -> Result<Json<Value>, MlflowError> {
     let launch = app.launch(&headers)?;
     let path = path_of(&launch, &given);
-    let permit = app.uploads.take(Some(launch.task_id)).map_err(|_| busy())?;
+    let permit = app.uploads.take(Some(launch.task_id)).map_err(busy)?;
     let announced = headers.get(CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse().ok());
     let announced: u64 = announced.unwrap_or(0);
@@ -106,6 +109,7 @@ async fn download(
 ) -> Result<Response, MlflowError> {
     let launch = app.launch(&headers)?;
     let path = path_of(&launch, &given);
+    checked(&path)?;
     let opened = app.artifacts.open(launch.task_id, &path).await;
     let OpenArtifact {
         bytes,
@@ -130,6 +134,7 @@ async fn remove(
 ) -> Result<Json<Value>, MlflowError> {
     let launch = app.launch(&headers)?;
     let path = path_of(&launch, &given);
+    checked(&path)?;
     let removed = app.artifacts.remove(launch.task_id, &path).await;
     match removed {
         Ok(true) => Ok(Json(json!({}))),
@@ -173,6 +178,9 @@ async fn listed(
     launch: &TaskLaunch,
     folder: &str,
 ) -> Result<Vec<ListedArtifact>, MlflowError> {
+    if !folder.is_empty() {
+        checked(folder)?;
+    }
     let prefix = prefix(folder);
     let listed = app.artifacts.list(launch.task_id, &prefix).await;
     listed.map_err(|error| answer(&error))
@@ -206,12 +214,26 @@ fn entries(all: &[ListedArtifact], folder: &str, shown: &str) -> Vec<Value> {
     files
 }
 
-fn busy() -> MlflowError {
+fn busy(error: PermitError) -> MlflowError {
+    let (most, whose) = match error {
+        PermitError::All(most) => (most, "node"),
+        PermitError::OfKey(most) => (most, "task"),
+    };
     MlflowError::new(
         StatusCode::TOO_MANY_REQUESTS,
         "RESOURCE_EXHAUSTED",
-        format!("{MAX_UPLOADS_OF_TASK} uploads of this task are under way already"),
+        format!("{most} uploads of this {whose} are under way already"),
     )
+}
+
+/// Refuses what is no path of an artifact.
+fn checked(path: &str) -> Result<(), MlflowError> {
+    if is_artifact_path(path) {
+        Ok(())
+    } else {
+        let shown = path.chars().take(200).collect();
+        Err(answer(&ArtifactError::Path(shown)))
+    }
 }
 
 fn answer(error: &ArtifactError) -> MlflowError {
@@ -259,6 +281,7 @@ mod tests {
                 "0/models/m-1/artifacts/MLmodel".to_owned(),
                 "models/m-1/MLmodel",
             ),
+            ("0/models/m-1/artifacts".to_owned(), "models/m-1"),
             ("plain/b".to_owned(), "plain/b"),
         ] {
             assert_eq!(path_of(&launch, &given), path, "{given}");

@@ -3,20 +3,17 @@
 //! memory, so a restart of the daemon forgets them; the files stay.
 
 use super::app::{MlflowResponse, TrackingApp};
-use super::error::MlflowError;
 use super::message;
-use super::models::{LoggedModel, add};
+use super::models::{self, LoggedModel};
 use super::tracked::EXPERIMENT;
 use crate::clock;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::routing::{get, patch, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Maximum number of models of a task.
-const MAX_MODELS: usize = 100;
 /// Returns the routes below `/api/2.0/mlflow`.
 pub(super) fn routes() -> Router<Arc<TrackingApp>> {
     Router::new()
@@ -35,13 +32,6 @@ async fn create(
     let id = clock::random_id().map_err(super::error::not_kept)?;
     let id = format!("m-{}", id.simple());
     app.with(&headers, |open| {
-        if open.models.0.len() >= MAX_MODELS {
-            return Err(MlflowError::new(
-                StatusCode::FORBIDDEN,
-                "RESOURCE_EXHAUSTED",
-                format!("a task has at most {MAX_MODELS} logged models"),
-            ));
-        }
         let batch = message::batch(&body)?;
         let now_ms = clock::unix_ms();
         let text = |field: &str| body.get(field).and_then(Value::as_str);
@@ -58,7 +48,7 @@ async fn create(
             params: batch.params.into_iter().collect(),
         };
         let shown = model.shown();
-        open.models.0.insert(id, model);
+        open.models.insert(id, model)?;
         Ok(shown)
     })
 }
@@ -79,8 +69,8 @@ async fn finalize(
 ) -> MlflowResponse {
     app.with(&headers, |open| {
         let model = open.models.get(&id)?;
-        if let Some(status) = body.get("status") {
-            model.info["status"] = status.clone();
+        if let Some(given) = body.get("status") {
+            model.info["status"] = models::status(given)?.into();
         }
         model.info["last_updated_timestamp_ms"] = clock::unix_ms().into();
         Ok(model.shown())
@@ -94,8 +84,10 @@ async fn set_tags(
     Json(body): Json<Value>,
 ) -> MlflowResponse {
     app.with(&headers, |open| {
-        let model = open.models.get(&id)?;
-        add(&mut model.tags, message::batch(&body)?.tags, "tags")?;
+        let tags = message::batch(&body)?.tags;
+        let model = open
+            .models
+            .add(&id, (|model| &mut model.tags, "tags"), tags)?;
         Ok(model.shown())
     })
 }
@@ -107,15 +99,16 @@ async fn log_params(
     Json(body): Json<Value>,
 ) -> MlflowResponse {
     app.with(&headers, |open| {
-        let model = open.models.get(&id)?;
-        add(&mut model.params, message::batch(&body)?.params, "params")?;
+        let params = message::batch(&body)?.params;
+        open.models
+            .add(&id, (|model| &mut model.params, "params"), params)?;
         Ok(json!({}))
     })
 }
 
 async fn search(State(app): State<Arc<TrackingApp>>, headers: HeaderMap) -> MlflowResponse {
     app.with(&headers, |open| {
-        let models = open.models.0.values();
+        let models = open.models.all();
         let models: Vec<Value> = models.map(|model| model.shown()["model"].clone()).collect();
         Ok(json!({ "models": models }))
     })

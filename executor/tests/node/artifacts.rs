@@ -7,6 +7,7 @@ use crate::scheduler::TaskToAssign;
 use crate::site::Site;
 use muster_model::artifact::artifact_folder;
 use muster_model::assignment::TaskReport;
+use muster_model::task::Outcome;
 use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
@@ -119,8 +120,7 @@ fn refusal_names_file_and_limit_and_the_program_goes_on() {
         cd "$MUSTER_OUTPUT_DIR" && printf 1 > a && printf 2 > b; exit 0
     "#;
     let task = start(&site, 0, script);
-    let outcome = site.until_gone(&task);
-    assert!(outcome.to_string().contains('0'), "{outcome}");
+    assert_eq!(site.until_gone(&task), Outcome::exited(0));
     let notes = notes(&site, &task);
     let refused = notes.iter().find(|note| note.contains("job_artifacts"));
     let refused = refused.unwrap_or_else(|| panic!("{notes:?}"));
@@ -154,6 +154,10 @@ assert call("GET", root + "/plots/a%20b.bin") == big
 assert call("GET", root + "/plots/none") == 404
 for path in ["/../x", "/%2e%2e/x", "/a/%2e%2e/%2e%2e/x", "/a%00b", "/a%0ab", "/a//b"]:
     assert call("PUT", root + path, b"x") in (400, 404), path
+    for method in ["GET", "DELETE"]:
+        assert call(method, root + path) in (400, 404), (method, path)
+for method in ["GET", "DELETE"]:
+    assert call(method, root + "/a%00b") == 400, method
 assert call("PUT", root + "/x", b"x", {}) == 401
 listed = json.loads(call("GET", "/api/2.0/mlflow-artifacts/artifacts?path=0/" + os.environ["MLFLOW_RUN_ID"] + "/artifacts"))
 assert {(file["path"], file["is_dir"]) for file in listed["files"]} == {("plots", True), ("own.txt", False)}, listed

@@ -94,6 +94,32 @@ async fn limits_of_job_and_tenant_refuse_by_name() -> anyhow::Result<()> {
     Ok(())
 }
 
+async fn delete(world: &World, job: JobId) {
+    let delete = format!(
+        "update job set phase = 'cancelled', state = '{{\"phase\": \"cancelled\"}}', finished_at = now(), deleted_at = now()
+         where id = '{job}'"
+    );
+    world.db.execute(&delete).await;
+}
+
+#[tokio::test]
+async fn deleted_job_does_not_count() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let set = LimitsSet {
+        artifact_bytes: Some(150),
+        ..LimitsSet::default()
+    };
+    set_limits(&world, set).await?;
+    let gone = world.submit("gone").await?;
+    keep(&world, &writer(&world, gone, 1), "a", &content(100, "a")).await?;
+    let second = writer(&world, world.submit("second").await?, 1);
+    let above = keep(&world, &second, "a", &content(51, "a")).await;
+    assert_eq!(exceeded(above), "artifact_bytes");
+    delete(&world, gone).await;
+    keep(&world, &second, "a", &content(150, "a")).await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn later_start_replaces_and_earlier_one_does_not() -> anyhow::Result<()> {
     let world = World::new().await?;
@@ -157,11 +183,7 @@ async fn only_the_node_of_a_task_writes_for_it() -> anyhow::Result<()> {
     let ended = artifact::writer(&mut tx, NODE, task).await?;
     assert!(ended.is_some(), "files are uploaded after the end");
     drop(tx);
-    let delete = format!(
-        "update job set phase = 'cancelled', state = '{{\"phase\": \"cancelled\"}}', finished_at = now(), deleted_at = now()
-         where id = '{job}'"
-    );
-    world.db.execute(&delete).await;
+    delete(&world, job).await;
     let mut tx = pool::begin(&world.scheduler).await?;
     assert_eq!(artifact::writer(&mut tx, NODE, task).await?, None);
     Ok(())

@@ -5,6 +5,7 @@ import { useResource } from "../../api/resource";
 import type { ArtifactView, JobView } from "../../api/types";
 import { isTerminal } from "../../live/job";
 import { FileButton } from "../../ui/file-button";
+import { useNow } from "../../ui/now";
 import { Panel } from "../../ui/panel";
 import { usePoll } from "../../ui/poll";
 import { Empty, Failure, Loading } from "../../ui/states";
@@ -14,6 +15,8 @@ import { ArtifactPreview } from "./artifact-preview";
 
 /** The job's stream has no artifacts. */
 const RELOAD_EVERY_MS = 5000;
+/** Time after the job's end for which nodes upload files. */
+const UPLOADS_AFTER_END_MS = 600_000;
 /** Maximum number of rows; the filter finds the others. */
 const MOST_ROWS = 500;
 
@@ -21,7 +24,8 @@ export function Artifacts({ job }: { job: JobView }) {
   const list = useResource(job.id, (signal) => artifacts(job.id, signal));
   const [filter, setFilter] = useState("");
   const [chosen, choose] = useState<string | null>(null);
-  usePoll(isTerminal(job.phase) ? 0 : RELOAD_EVERY_MS, list.reload);
+  const now = useNow(60_000);
+  usePoll(mayHaveMore(job, now) ? RELOAD_EVERY_MS : 0, list.reload);
   const found = useMemo(() => {
     const wanted = filter.trim().toLowerCase();
     return (list.data ?? []).filter(({ path }) => path.toLowerCase().includes(wanted));
@@ -51,6 +55,11 @@ export function Artifacts({ job }: { job: JobView }) {
       </div>
     </Panel>
   );
+}
+
+function mayHaveMore(job: JobView, now: number): boolean {
+  if (!isTerminal(job.phase)) return true;
+  return job.finished_at !== null && now < Date.parse(job.finished_at) + UPLOADS_AFTER_END_MS;
 }
 
 function NoArtifacts({ job }: { job: JobView }) {

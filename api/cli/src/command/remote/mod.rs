@@ -13,7 +13,7 @@ use muster_model::view::JobView;
 /// Exit code if the session broke after the command had started.
 const BROKEN: u8 = 255;
 
-/// Returns a text of the node without control characters, which the terminal would obey.
+/// Returns a text of the node without control characters, which the terminal would interpret.
 fn printable(text: &str) -> String {
     let is_plain = |c: char| c == '\n' || !c.is_control();
     text.chars()
