@@ -67,12 +67,10 @@ fn line_of(lines: &[&str], path: &str) -> Option<usize> {
 /// Returns the line of an element of the list that begins at or after a line. Lists in one line
 /// have no lines of their own.
 fn element(lines: &[&str], from: usize, index: usize) -> Option<usize> {
-    let is_element = |at: &usize| lines[*at].trim_start().starts_with("- ");
-    let first = (from..lines.len()).find(is_element)?;
-    let depth = indent(lines[first]);
-    let elements = (first..lines.len()).filter(is_element);
-    let mut elements = elements.filter(|at| indent(lines[*at]) == depth);
-    elements.nth(index)
+    let all = (from..lines.len()).filter(|at| lines[*at].trim_start().starts_with("- "));
+    let first = all.clone().next()?;
+    let mut own = all.filter(|at| indent(lines[*at]) == indent(lines[first]));
+    own.nth(index)
 }
 
 /// Whether the line has this key, before a comment.

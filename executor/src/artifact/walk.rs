@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn name_that_cannot_be_read_is_unfit_unless_it_may_be_read_later() {
+    fn unreadable_name_is_unfit_unless_the_error_passes() {
         let mut found = FoundFiles::default();
         found.add_unread("gone".to_owned(), &Errno::NOENT.into());
         assert_eq!(found, FoundFiles::default());

@@ -112,8 +112,8 @@ async fn fetch(arguments: &FetchArguments) -> Result<String, ImageError> {
         arguments.auth_file.as_deref(),
         patience,
     )?;
-    // Only what was pulled under this name: the lists of images that a tenant may use contain names,
-    // and an image must not come by its digest under another one.
+    // Only what was pulled under this name. The lists of images that a tenant may use contain
+    // names, and an image must not come by its digest under another one.
     let last = cache.last_digest(image);
     let last = last.filter(|digest| cache.info(digest).is_some());
     if registry.has_fixed_digest()
@@ -433,8 +433,9 @@ mod tests {
     #[test]
     fn repositories_share_no_layers() {
         let cache = CacheFolders::at("/images");
-        let blob = |repository| cache.blob(&blob_key(repository, "sha256:aa"));
-        assert_ne!(blob("r.io/a/b"), blob("r.io/a-b"));
-        assert_eq!(blob("r.io/a"), blob("r.io/a"));
+        let [one, other, again] = ["r.io/a/b", "r.io/a-b", "r.io/a/b"]
+            .map(|repository| cache.blob(&blob_key(repository, "sha256:aa")));
+        assert_ne!(one, other);
+        assert_eq!(one, again);
     }
 }

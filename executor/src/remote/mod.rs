@@ -220,9 +220,13 @@ impl RemoteSessions {
     }
 }
 
+/// Whether a shell gives the character no meaning.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_-./:=,@%+".contains(&byte)
+}
+
 /// Returns a word as a shell takes it.
 fn quoted(word: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:=,@%+".contains(&byte);
     if !word.is_empty() && word.bytes().all(is_plain) {
         return word.to_owned();
     }

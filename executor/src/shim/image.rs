@@ -128,6 +128,11 @@ fn volumes(folder: &NodeTaskFolder, launch: &TaskLaunch) -> io::Result<Mounts> {
     Ok((in_memory, on_disk))
 }
 
+/// Whether one of the folders lies in the other.
+fn overlap(one: &Path, other: &Path) -> bool {
+    one.starts_with(other) || other.starts_with(one)
+}
+
 /// Refuses volumes within folders of the node or of the view. Links there, which a task may have
 /// made, could lead the shim out of the view.
 fn check_volumes(launch: &TaskLaunch, covered: &[PathBuf]) -> io::Result<()> {
@@ -147,12 +152,11 @@ fn check_volumes(launch: &TaskLaunch, covered: &[PathBuf]) -> io::Result<()> {
         if is_shared_memory {
             continue;
         }
-        let is_within = |folder: &Path| path.starts_with(folder) || folder.starts_with(path);
-        if let Some(folder) = covered.iter().find(|folder| is_within(folder)) {
+        if let Some(folder) = covered.iter().find(|folder| overlap(path, folder)) {
             let folder = folder.display();
             return refused(format!("which lies in or above the node's {folder}"));
         }
-        if let Some(folder) = OWN_FOLDERS.iter().find(|own| is_within(Path::new(own))) {
+        if let Some(folder) = OWN_FOLDERS.iter().find(|own| overlap(path, Path::new(own))) {
             return refused(match *folder {
                 "/tmp" | "/var/tmp" => format!("and {folder} is already the task's own"),
                 "/dev" => format!(

@@ -86,8 +86,9 @@ impl ImageView {
     /// Covered folders that lie in no other covered folder.
     fn tops(&self) -> Vec<&Path> {
         let all: BTreeSet<&Path> = self.covered.iter().map(PathBuf::as_path).collect();
-        let is_top = |path: &&Path| !path.ancestors().skip(1).any(|above| all.contains(above));
-        all.iter().copied().filter(is_top).collect()
+        let tops = all.iter().copied();
+        tops.filter(|path| !path.ancestors().skip(1).any(|above| all.contains(above)))
+            .collect()
     }
 
     fn make_mount_points(&self) -> io::Result<()> {

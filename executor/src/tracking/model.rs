@@ -34,12 +34,12 @@ async fn create(
     app.with(&headers, |open| {
         let batch = message::batch(&body)?;
         let now_ms = clock::unix_ms();
-        let text = |field: &str| body.get(field).and_then(Value::as_str);
+        let [name, kind] = ["name", "model_type"].map(|field| body.get(field)?.as_str());
         let info = json!({
-            "model_id": id, "experiment_id": EXPERIMENT, "name": text("name").unwrap_or("model"),
+            "model_id": id, "experiment_id": EXPERIMENT, "name": name.unwrap_or("model"),
             "creation_timestamp_ms": now_ms, "last_updated_timestamp_ms": now_ms,
             "artifact_uri": format!("mlflow-artifacts:/{EXPERIMENT}/models/{id}/artifacts"),
-            "status": "LOGGED_MODEL_PENDING", "model_type": text("model_type").unwrap_or_default(),
+            "status": "LOGGED_MODEL_PENDING", "model_type": kind.unwrap_or_default(),
             "source_run_id": open.launch.job_id.0.simple().to_string(),
         });
         let model = LoggedModel {

@@ -68,8 +68,9 @@ impl LoggedModels {
                 "a task has at most {MAX_MODELS} logged models"
             )));
         }
-        let text = |field: &str| model.info[field].as_str().map_or(0, str::len);
-        let own = text("name") + text("model_type") + MAX_STATUS_BYTES;
+        let texts = ["name", "model_type"].map(|field| model.info[field].as_str());
+        let texts = texts.into_iter().flatten().map(str::len);
+        let own = texts.sum::<usize>() + MAX_STATUS_BYTES;
         let bytes = own + size(&model.tags) + size(&model.params);
         self.bytes = fitting(self.bytes + bytes)?;
         self.by_id.insert(id, model);

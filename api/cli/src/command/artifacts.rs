@@ -83,16 +83,18 @@ async fn save(mut download: Download, one: &ArtifactView, to: &Path) -> anyhow::
     let mut name = to.file_name().context("the target is a file")?.to_owned();
     name.push(".part");
     let part = to.with_file_name(name);
-    let written = || format!("write {}", part.display());
+    let written = format!("write {}", part.display());
     let file = tokio::fs::File::create(&part).await;
-    let mut file = file.with_context(written)?;
+    let mut file = file.with_context(|| written.clone())?;
     let mut digest = ArchiveDigest::default();
     while let Some(piece) = download.body.next().await {
         let piece = piece?;
         digest.update(&piece);
-        file.write_all(&piece).await.with_context(written)?;
+        file.write_all(&piece)
+            .await
+            .with_context(|| written.clone())?;
     }
-    file.sync_all().await.with_context(written)?;
+    file.sync_all().await.with_context(|| written.clone())?;
     // The program may have replaced the artifact since it was listed.
     let expected = download.sha256.as_ref().unwrap_or(&one.sha256);
     let found = digest.hex();

@@ -35,7 +35,7 @@ impl TopArgs {
 }
 
 async fn text(session: &CliSession, size: Size) -> anyhow::Result<String> {
-    // Lists begin with the newest jobs, so many waiting ones would hide those that run.
+    // Lists begin with the newest jobs. Those that wait would hide those that run.
     let open = JobPhase::ALL.into_iter();
     let open = open.filter(|phase| !phase.is_terminal());
     let (waiting, held): (Vec<_>, Vec<_>) =

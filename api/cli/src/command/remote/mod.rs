@@ -15,10 +15,7 @@ const BROKEN: u8 = 255;
 
 /// Returns a text of the node without control characters, which the terminal would interpret.
 fn printable(text: &str) -> String {
-    let is_plain = |c: char| c == '\n' || !c.is_control();
-    text.chars()
-        .map(|c| if is_plain(c) { c } else { '\u{fffd}' })
-        .collect()
+    text.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
 }
 
 /// Task in which a session runs.

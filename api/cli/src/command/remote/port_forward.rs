@@ -201,10 +201,10 @@ mod tests {
 
     #[test]
     fn ports_are_remote_or_local_and_remote() {
-        let pair = |local, remote| Ok(PortPair { local, remote });
-        assert_eq!("8888".parse(), pair(8_888, 8_888));
-        assert_eq!("9000:8888".parse(), pair(9_000, 8_888));
-        assert_eq!("0:8888".parse(), pair(0, 8_888));
+        for (text, local) in [("8888", 8_888), ("9000:8888", 9_000), ("0:8888", 0)] {
+            let remote = 8_888;
+            assert_eq!(text.parse(), Ok(PortPair { local, remote }), "{text}");
+        }
         for wrong in ["", "0", "8888:0", "a", "1:2:3", "70000"] {
             wrong.parse::<PortPair>().expect_err(wrong);
         }
