@@ -55,15 +55,19 @@ pub(super) fn lay_out(paths: &Paths, code: &Code) -> Result<(), CommandError> {
         source,
     };
     let archive = paths.task.join(ARCHIVE);
-    daemon::patiently(CodeFetchError::is_transient, || {
-        fetch(&archive, &code.archive)
-    })
-    .map_err(failed)?;
-    let unpacked = File::open(&archive)
-        .map_err(CodeFetchError::Write)
-        .and_then(|file| muster_archive::unpack(file, &paths.work).map_err(CodeFetchError::Unpack));
+    let unpacked = fetch_and_unpack(&archive, paths, code);
+    // Also after a failure, which a full disk could not report otherwise.
+    let removed = fs::remove_file(&archive);
     unpacked.map_err(failed)?;
-    fs::remove_file(&archive).map_err(CommandError::write(&archive))
+    removed.map_err(CommandError::write(&archive))
+}
+
+fn fetch_and_unpack(archive: &Path, paths: &Paths, code: &Code) -> Result<(), CodeFetchError> {
+    daemon::patiently(CodeFetchError::is_transient, || {
+        fetch(archive, &code.archive)
+    })?;
+    let file = File::open(archive).map_err(CodeFetchError::Write)?;
+    muster_archive::unpack(file, &paths.work).map_err(CodeFetchError::Unpack)
 }
 
 fn fetch(archive: &Path, sha256: &str) -> Result<(), CodeFetchError> {

@@ -31,6 +31,7 @@ use crate::image::ImageInfo;
 use muster_model::assignment::{Peers, TaskLaunch, TaskReport, exit_code};
 use muster_model::place::Place;
 use muster_model::spec;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -65,7 +66,7 @@ pub fn run(arguments: &CommandArguments) -> i32 {
     let image = match arguments.image.as_deref().map(image::read).transpose() {
         Ok(image) => image,
         Err(error) => {
-            eprintln!("muster-task: {}", muster_model::error_chain::chain(&error));
+            say(&muster_model::error_chain::chain(&error));
             return exit_code::FAILED;
         }
     };
@@ -78,13 +79,20 @@ pub fn run(arguments: &CommandArguments) -> i32 {
             lacks: error.lacks(),
         },
     };
+    // First, because the log may take the last space of a full disk.
+    let reported = events::append(&folder.events(), std::slice::from_ref(&report));
     if let TaskReport::Failed { message, .. } = &report {
-        eprintln!("muster-task: {message}");
+        say(message);
     }
-    if let Err(error) = events::append(&folder.events(), &[report]) {
-        eprintln!("muster-task: cannot report it: {error}");
+    if let Err(error) = reported {
+        say(&format!("cannot report it: {error}"));
     }
     exit_code::FAILED
+}
+
+/// Prints a line to the task's log. On a full disk the line is lost; `eprintln!` would panic.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "muster-task: {line}");
 }
 
 fn become_program(
@@ -95,7 +103,7 @@ fn become_program(
     let launch: TaskLaunch = folder
         .task()
         .read()
-        .and_then(|launch| launch.ok_or_else(|| std::io::ErrorKind::NotFound.into()))
+        .and_then(|launch| launch.ok_or_else(|| io::ErrorKind::NotFound.into()))
         .map_err(CommandError::read(folder.task()))?;
     let command = launch
         .spec

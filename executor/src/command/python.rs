@@ -73,7 +73,11 @@ pub(super) fn prepare(
         flock(&lock, FlockOperation::LockExclusive)
             .map_err(|error| CommandError::write(&folder)(error.into()))?;
         if !folder.join(COMPLETE).exists() {
-            make(&folder, paths, command, python)?;
+            if let Err(error) = make(&folder, paths, command, python) {
+                // What is there may be what filled the disk.
+                let _ = fs::remove_dir_all(&folder);
+                return Err(error);
+            }
             remove_unused(&place, &name);
         }
         // Another task may remove the environment between the two locks.
@@ -163,7 +167,7 @@ fn make(
     python: &PythonEnvironment,
 ) -> Result<(), CommandError> {
     let said = &python.requirements;
-    eprintln!("muster-task: installing the packages of {said}");
+    super::say(&format!("installing the packages of {said}"));
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(CommandError::write(folder)(error));
@@ -239,7 +243,7 @@ fn remove_unused(place: &Path, newest: &str) {
         let is_unused =
             lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok());
         if is_unused && let Err(error) = fs::remove_dir_all(place.join(&name)) {
-            eprintln!("muster-task: cannot remove an old environment: {error}");
+            super::say(&format!("cannot remove an old environment: {error}"));
         }
     }
 }

@@ -16,6 +16,7 @@ mod isolation;
 mod lease;
 mod life;
 mod metrics;
+mod preparation;
 mod quiet;
 mod registry;
 mod remote;
