@@ -11,6 +11,8 @@ const PURE: [(&str, &[&str]); 6] = [
     (
         "muster-model",
         &[
+            // Metrics in lines of a program's output (decision 0196).
+            "regex",
             "serde",
             "serde_json",
             "sha2",

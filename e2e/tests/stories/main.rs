@@ -10,6 +10,7 @@ mod commands;
 mod cpu_only;
 mod defragment;
 mod examples;
+mod first_minutes;
 mod goodput;
 mod gpu_kinds;
 mod idle_slots;

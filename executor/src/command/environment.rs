@@ -255,7 +255,7 @@ pub(super) mod tests {
         peers.collect()
     }
 
-    fn paths() -> Paths {
+    pub(in super::super) fn paths() -> Paths {
         Paths {
             task: "/t".into(),
             work: "/t/work".into(),

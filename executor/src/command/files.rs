@@ -4,6 +4,7 @@
 use super::code;
 use super::environment::{Paths, split};
 use super::error::CommandError;
+use super::keep;
 use crate::folder::NodeTaskFolder;
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::spec::Command;
@@ -66,7 +67,7 @@ pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandErr
                 .map_err(CommandError::write(&path))?;
         }
     }
-    Ok(())
+    keep::link(paths, command)
 }
 
 fn make(folder: &Path) -> Result<(), CommandError> {

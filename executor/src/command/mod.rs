@@ -12,6 +12,7 @@ mod environment;
 mod error;
 mod files;
 mod image;
+mod keep;
 mod origin;
 mod port;
 mod python;
@@ -157,7 +158,7 @@ fn paths(
 ) -> Paths {
     let given = command.working_dir.as_ref().map(PathBuf::from);
     // Files of the job need a folder that the task can write.
-    let has_files = command.code.is_some() || !command.files.is_empty();
+    let has_files = command.code.is_some() || !command.files.is_empty() || !command.keep.is_empty();
     let of_image = image.and_then(|image| image.working_dir.clone());
     let given = given.or(of_image.filter(|path| !has_files && path.is_dir()));
     let work = given.unwrap_or_else(|| folder.work());

@@ -1,6 +1,7 @@
 //! Progress lines of a program that cannot reach the server: lines of its output that begin with
 //! `muster:`, such as `muster: step=10 loss=0.31`. They are treated and limited as values logged by
-//! HTTP. `muster: checkpoint step=10` reports a checkpoint.
+//! HTTP. `muster: checkpoint step=10` reports a checkpoint. Other lines are searched for the
+//! patterns of `command.metrics`. A carriage return ends a line too, as in progress bars.
 //!
 //! The task's shim reads each byte of the output once and in order, before it writes the end. So a
 //! restart of the daemon repeats no line, and the last lines are not lost.
@@ -14,6 +15,7 @@ use crate::folder::NodeTaskFolder;
 use crate::task_file::TaskFile;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::metric::{self, NAME_RULE};
+use muster_model::spec::OutputPatterns;
 use muster_model::task::Role;
 
 const PREFIX: &[u8] = b"muster:";
@@ -21,6 +23,9 @@ const PREFIX: &[u8] = b"muster:";
 const LONGEST: usize = 1 << 10;
 /// Maximum number of values in a line.
 const MOST_VALUES: usize = 32;
+
+/// Maximum number of lines that are searched for patterns in a second.
+const MOST_SEARCHED_PER_S: u32 = 1_000;
 
 /// Reader of one task's output.
 #[derive(Debug)]
@@ -33,6 +38,19 @@ pub(crate) struct MetricLineReader {
     /// Number of lines with the prefix that could not be read.
     wrong: u64,
     has_failed: bool,
+    patterns: OutputPatterns,
+    /// Newest step that a pattern has found.
+    step: Option<u64>,
+    /// Bound on lines that are searched, so that a program that prints much is not slowed down.
+    searched: SearchedLines,
+}
+
+/// Number of lines that were searched in the current second.
+#[derive(Debug, Default)]
+struct SearchedLines {
+    second: u64,
+    lines: u32,
+    has_skipped: bool,
 }
 
 /// Reason why a line was rejected.
@@ -77,12 +95,15 @@ impl MetricLineReader {
             is_longer: false,
             wrong: 0,
             has_failed: false,
+            patterns: patterns(launch, is_first),
+            step: None,
+            searched: SearchedLines::default(),
         }
     }
 
     /// Adds a piece of the output.
     pub(crate) fn feed(&mut self, mut output: &[u8]) {
-        while let Some(end) = output.iter().position(|&byte| byte == b'\n') {
+        while let Some(end) = output.iter().position(|byte| b"\n\r".contains(byte)) {
             self.keep(&output[..end]);
             output = &output[end + 1..];
             self.end_line();
@@ -122,6 +143,7 @@ impl MetricLineReader {
         let line = std::mem::take(&mut self.line);
         let is_longer = std::mem::take(&mut self.is_longer);
         if !line.trim_ascii_start().starts_with(PREFIX) {
+            self.search(&line);
             return;
         }
         let taken = if is_longer {
@@ -136,6 +158,59 @@ impl MetricLineReader {
         }
     }
 
+    /// Logs the values that the patterns of the document find in a line.
+    fn search(&mut self, line: &[u8]) {
+        if self.patterns.is_empty() || !self.may_search() {
+            return;
+        }
+        let text = String::from_utf8_lossy(line);
+        let found = self.patterns.read(&text);
+        self.step = found.step.or(self.step);
+        let (step, timestamp_ms) = (self.step.unwrap_or(0), clock::unix_ms());
+        let metrics = found.metrics.into_iter().map(|(name, value)| LoggedMetric {
+            key: name.to_owned(),
+            value,
+            timestamp_ms,
+            step,
+        });
+        let batch = LogBatch {
+            metrics: metrics.collect(),
+            ..LogBatch::default()
+        };
+        if batch.metrics.is_empty() {
+            return;
+        }
+        match self.log(batch) {
+            Err(MetricLineError::NotKept(error)) => self.complain(&error),
+            Err(error) => self.note(format!("metrics of a line of output are lost: {error}")),
+            Ok(()) => {}
+        }
+    }
+
+    /// Counts a line. Above the maximum of a second, lines are skipped, which is noted once.
+    fn may_search(&mut self) -> bool {
+        let second = clock::boottime_ms() / 1_000;
+        let searched = &mut self.searched;
+        if searched.second != second {
+            (searched.second, searched.lines) = (second, 0);
+        }
+        searched.lines += 1;
+        let may_search = searched.lines <= MOST_SEARCHED_PER_S;
+        if !may_search && !std::mem::replace(&mut searched.has_skipped, true) {
+            self.note(format!(
+                "command.metrics: only {MOST_SEARCHED_PER_S} lines of output are searched in a second; others are skipped"
+            ));
+        }
+        may_search
+    }
+
+    fn log(&mut self, batch: LogBatch) -> Result<(), MetricLineError> {
+        let events = self.events.clone();
+        self.run.log(batch, clock::boottime_ms(), |reports| {
+            Ok::<(), MetricLineError>(events::append(&events, reports)?)
+        })
+    }
+
     fn take(&mut self, line: &[u8]) -> Result<(), MetricLineError> {
         if let Some(step) = checkpoint(line)? {
             let report = TaskReport::CheckpointReported { step };
@@ -144,13 +219,9 @@ impl MetricLineReader {
         let metrics = metrics(line, clock::unix_ms())?;
         let is_named = |metric: &LoggedMetric| metric::is_name(&metric.key);
         let (metrics, unnamed): (Vec<_>, Vec<_>) = metrics.into_iter().partition(is_named);
-        let events = self.events.clone();
-        let batch = LogBatch {
+        self.log(LogBatch {
             metrics,
             ..LogBatch::default()
-        };
-        self.run.log(batch, clock::boottime_ms(), |reports| {
-            Ok::<(), MetricLineError>(events::append(&events, reports)?)
         })?;
         // The other values of the line count, because they did in earlier releases.
         match unnamed.into_iter().next() {
@@ -169,6 +240,10 @@ impl MetricLineReader {
         let message = format!(
             "a line of its output could not be taken: {wrong} in {shown:?}; expected such as \"muster: step=10 loss=0.31\". Others like it are only counted"
         );
+        self.note(message);
+    }
+
+    fn note(&mut self, message: String) {
         if let Err(error) = events::append(&self.events, &[TaskReport::Note { message }]) {
             self.complain(&error);
         }
@@ -179,6 +254,13 @@ impl MetricLineReader {
             eprintln!("what the task's output says of its progress is lost: {error}");
         }
     }
+}
+
+/// Returns the patterns of the document; none for other ranks, whose metrics do not count.
+fn patterns(launch: &TaskLaunch, is_first: bool) -> OutputPatterns {
+    let command = launch.spec.command.as_ref().filter(|_| is_first);
+    let patterns = command.map(|command| OutputPatterns::new(&command.metrics));
+    patterns.unwrap_or_default()
 }
 
 /// Returns the step of a line that reports a checkpoint; `None` for other lines.
@@ -252,14 +334,24 @@ mod tests {
             is_longer: false,
             wrong: 0,
             has_failed: false,
+            patterns: OutputPatterns::default(),
+            step: None,
+            searched: SearchedLines::default(),
         }
     }
 
     fn told(output: &[&[u8]]) -> (Vec<(u64, f64)>, Vec<String>) {
+        told_with(OutputPatterns::default(), output)
+    }
+
+    fn told_with(patterns: OutputPatterns, output: &[&[u8]]) -> (Vec<(u64, f64)>, Vec<String>) {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = NodeTaskFolder::at(folder.path());
         std::fs::create_dir_all(folder.path()).expect("a folder");
-        let mut lines = reader(&folder);
+        let mut lines = MetricLineReader {
+            patterns,
+            ..reader(&folder)
+        };
         output.iter().for_each(|piece| lines.feed(piece));
         lines.end();
         let mut reports = Vec::new();
@@ -283,6 +375,37 @@ mod tests {
         assert_eq!((samples, notes), (vec![(10, 0.5)], Vec::new()));
         let (samples, _) = told(&[b"  muster: step=3 loss=1e-2 accuracy=0.9"]);
         assert_eq!(samples, [(3, 0.01)], "the last line needs no end");
+    }
+
+    fn patterns(pairs: &[(&str, &str)]) -> OutputPatterns {
+        let owned = pairs
+            .iter()
+            .map(|(name, pattern)| ((*name).to_owned(), (*pattern).to_owned()));
+        OutputPatterns::new(&owned.collect())
+    }
+
+    #[test]
+    fn patterns_find_values_between_other_output() {
+        let found = patterns(&[("loss", ""), ("step", "Batch ([0-9]+)")]);
+        let output: &[&[u8]] = &[
+            b"begin\nBatch 10 of 90, Lo",
+            b"ss: 0.5\rBatch 20 of 90\rmuster: step=25 loss=0.25\n",
+            b"\xffBatch 30\nloss=0.125",
+        ];
+        let (samples, notes) = told_with(found, output);
+        assert_eq!(samples.first(), Some(&(10, 0.5)));
+        assert_eq!(samples.last().map(|sample| sample.0), Some(30));
+        assert_eq!(notes, Vec::<String>::new());
+        let (samples, _) = told_with(patterns(&[("loss", "")]), &[b"loss: 1\n"]);
+        assert_eq!(samples, [(0, 1.0)], "values without a step are counted");
+    }
+
+    #[test]
+    fn searched_lines_are_bounded() {
+        let output = b"loss: 1\n".repeat(3_000);
+        let (_, notes) = told_with(patterns(&[("loss", "")]), &[&output]);
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].contains("1000 lines"), "{notes:?}");
     }
 
     #[test]

@@ -117,7 +117,22 @@ async fn end(
     if job.phase == JobPhase::Failed {
         note!("muster: muster show {} lists its tasks", job.name);
     }
+    let is_program = job.spec.command.is_some();
+    if job.phase == JobPhase::Succeeded && is_program && io::stderr().is_terminal() {
+        say_what_is_lost(session, job).await?;
+    }
     Ok(wait::exit_code(job.phase))
+}
+
+/// Prints how to keep results of a program that has left neither metrics nor files.
+async fn say_what_is_lost(session: &CliSession, job: &JobView) -> anyhow::Result<()> {
+    let is_without_metrics = session.client.metrics(job.id).await?.is_empty();
+    if is_without_metrics && session.client.artifacts(job.id, "").await?.is_empty() {
+        note!(
+            "muster: it left no metrics and no files; muster run --metric loss reads them from the output, --keep PATH keeps files of its folder"
+        );
+    }
+    Ok(())
 }
 
 impl Screen {

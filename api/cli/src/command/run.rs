@@ -41,6 +41,15 @@ pub struct RunArgs {
     /// File of the folder whose packages are installed for the program, such as requirements.txt.
     #[arg(long, value_name = "FILE")]
     requirements: Option<String>,
+    /// Metric that is read from the output of worker 0, such as loss for lines with `loss: 0.5`, or
+    /// with a regular expression whose group is the number. `step=PATTERN` finds the step. May be
+    /// repeated.
+    #[arg(long = "metric", value_name = "NAME[=PATTERN]")]
+    metrics: Vec<String>,
+    /// File or folder of the working folder that is kept as an artifact, such as runs/ or model.pt.
+    /// May be repeated.
+    #[arg(long, value_name = "PATH")]
+    keep: Vec<String>,
     /// Environment variable of the program; without a value, that of this shell. May be repeated.
     #[arg(short, long = "env", value_name = "NAME[=VALUE]")]
     env: Vec<String>,
@@ -251,6 +260,13 @@ impl RunArgs {
         }
         if let Some(requirements) = &self.requirements {
             document["command"]["python"] = json!({ "requirements": requirements });
+        }
+        if !self.keep.is_empty() {
+            document["command"]["keep"] = json!(self.keep);
+        }
+        for metric in &self.metrics {
+            let (name, pattern) = metric.split_once('=').unwrap_or((metric, ""));
+            document["command"]["metrics"][name] = json!(pattern);
         }
         for named in &self.env {
             let (name, value) = variable(named)?;

@@ -5,6 +5,7 @@ use super::lenient;
 use super::{Code, PythonEnvironment, SecretRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A user's program. It is started once for each worker and each parameter server of the job, all
 /// at the same time.
@@ -55,6 +56,22 @@ pub struct Command {
     )]
     #[cfg_attr(feature = "schema", schema(max_items = 256))]
     pub check: Vec<String>,
+    /// Metrics that are read from lines that worker 0 prints: for each name a regular expression,
+    /// whose first group is the number. An empty one finds `NAME: NUMBER` and `NAME=NUMBER` in any
+    /// case. The name `step` finds the step of the values. At most 32, of at most 512 bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "schema", schema(example = json!({ "loss": "Loss: ([0-9.]+)" })))]
+    pub metrics: BTreeMap<String, String>,
+    /// Files and folders of the task's working folder that are kept as artifacts. They are links
+    /// into `$MUSTER_OUTPUT_DIR`. A name with `/` at its end, or without an extension, is a folder.
+    /// At most 32.
+    #[serde(
+        default,
+        deserialize_with = "lenient::words",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[cfg_attr(feature = "schema", schema(max_items = 32))]
+    pub keep: Vec<String>,
     /// Expected number of steps, for progress and estimates. It does not stop the program. 1 to
     /// 1,000,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,6 +86,25 @@ pub struct Command {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "schema", schema(maximum = 64))]
     pub parameter_servers: u32,
+}
+
+/// An entry of `command.keep`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptPath<'a> {
+    /// Relative path without `/` at its end.
+    pub name: &'a str,
+    pub is_folder: bool,
+}
+
+impl<'a> KeptPath<'a> {
+    #[must_use]
+    pub fn new(entry: &'a str) -> Self {
+        let name = entry.strip_suffix('/').unwrap_or(entry);
+        Self {
+            name,
+            is_folder: name != entry || Path::new(name).extension().is_none(),
+        }
+    }
 }
 
 /// Which processes must end before a job with a command has succeeded.

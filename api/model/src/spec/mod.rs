@@ -13,6 +13,7 @@ mod exchange;
 mod lenient;
 mod node_constraints;
 mod origin;
+mod output_metrics;
 mod pod;
 mod preemption;
 mod secret;
@@ -22,7 +23,7 @@ mod verdicts;
 
 pub use after::{AFTER_JOBS_UNIX_MS, After, AfterEnd, MAX_AFTER};
 pub use code::{CODE_FOLDER, Code, PythonEnvironment, code_folder, code_object, is_sha256};
-pub use command::{Command, Ends, RESERVED};
+pub use command::{Command, Ends, KeptPath, RESERVED};
 pub use compression::{
     CodecConfig, Codecs, Compression, HalfFormat, LayerCodec, Norm, Rounding, TernScale,
 };
@@ -36,6 +37,7 @@ pub use node_constraints::{
     LabelOperator, NodeConstraints, NodeRequirement, NodeTraits, UnmetConstraint,
 };
 pub use origin::{Origin, same_place};
+pub use output_metrics::{OutputPatternError, OutputPatterns, OutputValues};
 pub use pod::{Pod, SecretKey, Volume};
 pub use preemption::{
     AllowedPreemption, CheckpointOnRequest, LONGEST_GRACE_S, LONGEST_MIN_RUNTIME_S,

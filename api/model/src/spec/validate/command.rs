@@ -3,13 +3,19 @@
 use super::Errors;
 use super::pod::parts_are_right;
 use super::secrets;
+use crate::metric::{NAME_RULE, is_name};
+use crate::spec::output_metrics;
 use crate::spec::{
-    CheckpointPolicy, Command, EvaluationPolicy, Exchange, JobSpec, Stop, is_sha256,
+    CheckpointPolicy, Command, EvaluationPolicy, Exchange, JobSpec, KeptPath, Stop, is_sha256,
 };
+use std::collections::BTreeSet;
 
 const MOST_ARGUMENTS: usize = 256;
 const MOST_VARIABLES: usize = 256;
 const MOST_FILES: usize = 64;
+const MOST_KEPT: usize = 32;
+const MOST_METRICS: usize = 32;
+const MOST_PATTERN_BYTES: usize = 512;
 /// Maximum size of the arguments, of the variables and of the files, each. They are part of every
 /// assignment and of the job's row.
 const MOST_BYTES: usize = 64 << 10;
@@ -25,6 +31,8 @@ impl JobSpec {
         check_variables(errors, command);
         check_files(errors, command);
         secrets::check(errors, command);
+        check_metrics(errors, command);
+        check_kept(errors, command);
         if let Some(code) = &command.code {
             errors.check(
                 "command.code.archive",
@@ -54,6 +62,12 @@ impl JobSpec {
                 &format!("{} files beside working_dir", command.files.len()),
                 command.files.is_empty(),
                 "left out beside working_dir: files lie in a new folder of the task, where the program is then started",
+            );
+            errors.check(
+                "command.keep",
+                &"given beside working_dir",
+                command.keep.is_empty(),
+                "left out beside working_dir: it names parts of a new folder of the task; write to $MUSTER_OUTPUT_DIR",
             );
             errors.check(
                 "command.python",
@@ -223,6 +237,63 @@ fn check_files(errors: &mut Errors, command: &Command) {
             !clash,
             "a path that is not the folder of another file",
         );
+    }
+}
+
+fn check_kept(errors: &mut Errors, command: &Command) {
+    errors.check(
+        "command.keep",
+        &format!("{} paths", command.keep.len()),
+        command.keep.len() <= MOST_KEPT,
+        &format!("at most {MOST_KEPT} paths"),
+    );
+    let mut names: BTreeSet<String> = BTreeSet::new();
+    for (index, entry) in command.keep.iter().enumerate() {
+        let field = format!("command.keep[{index}]");
+        let name = KeptPath::new(entry).name;
+        errors.check(
+            &field,
+            &format!("{entry:?}"),
+            is_inside(name),
+            "a relative path of at most 255 bytes, without .. and empty parts",
+        );
+        // A link cannot be below another one.
+        let name = format!("{name}/");
+        let is_apart = |other: &String| !other.starts_with(&name) && !name.starts_with(other);
+        errors.check(
+            &field,
+            &format!("{entry:?}"),
+            names.iter().all(is_apart),
+            "a path that is not within another one of the list",
+        );
+        names.insert(name);
+    }
+}
+
+fn check_metrics(errors: &mut Errors, command: &Command) {
+    errors.check(
+        "command.metrics",
+        &format!("{} metrics", command.metrics.len()),
+        command.metrics.len() <= MOST_METRICS,
+        &format!("at most {MOST_METRICS} metrics"),
+    );
+    for (name, pattern) in &command.metrics {
+        let field = format!("command.metrics.{name}");
+        errors.check(&field, &format!("{name:?}"), is_name(name), NAME_RULE);
+        errors.check(
+            &field,
+            &format!("{} bytes", pattern.len()),
+            pattern.len() <= MOST_PATTERN_BYTES,
+            &format!("a regular expression of at most {MOST_PATTERN_BYTES} bytes"),
+        );
+        if let Err(error) = output_metrics::compile(name, pattern) {
+            errors.check(
+                &field,
+                &format!("{pattern:?}"),
+                false,
+                &format!("a regular expression with a group for the number, such as \"Loss: ([0-9.]+)\": {error}"),
+            );
+        }
     }
 }
 
