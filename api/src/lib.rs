@@ -36,6 +36,7 @@ mod rate;
 mod remote;
 mod round;
 mod routes;
+pub mod schedule;
 mod secret;
 mod serde_error;
 mod spelling;

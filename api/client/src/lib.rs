@@ -11,6 +11,7 @@ mod error;
 mod query;
 mod remote;
 mod request;
+mod schedule;
 mod secret;
 mod stream;
 mod studies;

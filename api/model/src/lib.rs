@@ -40,6 +40,7 @@ pub mod progress;
 pub mod question;
 pub mod remote;
 pub mod report;
+pub mod schedule;
 pub mod service;
 pub mod spec;
 pub mod study;

@@ -60,6 +60,7 @@ impl Invalid for muster_model::study::StudySpec {
     const KIND: ProblemKind = ProblemKind::InvalidStudy;
 }
 
+impl Invalid for muster_model::schedule::ScheduleDocument {}
 impl Invalid for muster_model::view::StudyExtension {}
 impl Invalid for muster_model::view::Proposal {}
 impl Invalid for muster_model::view::Ask {}

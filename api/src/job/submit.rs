@@ -117,7 +117,7 @@ pub async fn submit(
 }
 
 /// Inserts a job after checks in the same transaction.
-async fn begun(
+pub(crate) async fn begun(
     app: &ApiState,
     conn: &mut PgConnection,
     caller: &Caller,
@@ -134,7 +134,7 @@ fn asks_the_store(spec: &JobSpec) -> bool {
 }
 
 /// Completes the document, and returns the jobs that must end before the job starts.
-async fn checked(
+pub(crate) async fn checked(
     app: &ApiState,
     conn: &mut PgConnection,
     caller: &Caller,
@@ -149,7 +149,7 @@ async fn checked(
     after::unmet(conn, spec).await
 }
 
-fn written(caller: &Caller, stored: Job) -> (JobId, String) {
+pub(crate) fn written(caller: &Caller, stored: Job) -> (JobId, String) {
     let job = wire::job(
         wire::submitted(stored, &caller.user_name),
         &caller.tenant_name,
@@ -159,13 +159,13 @@ fn written(caller: &Caller, stored: Job) -> (JobId, String) {
 }
 
 /// Answers after the commit, and notifies the scheduler.
-fn created(app: &ApiState, id: JobId, body: String) -> Response {
+pub(crate) fn created(app: &ApiState, id: JobId, body: String) -> Response {
     app.commit_notifier.notify();
     tracing::Span::current().record("job.id", tracing::field::display(id));
     idempotency::answer(StatusCode::CREATED, Some(&place(id)), body)
 }
 
-fn place(id: JobId) -> String {
+pub(crate) fn place(id: JobId) -> String {
     format!("/api/v1/jobs/{id}")
 }
 

@@ -49,6 +49,7 @@ pub mod report;
 pub mod restored;
 pub mod retention;
 pub mod round;
+pub mod schedule;
 pub mod secret;
 mod service;
 pub mod study;

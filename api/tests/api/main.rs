@@ -28,6 +28,7 @@ mod priorities;
 mod questions;
 mod remote;
 mod rounds;
+mod schedules;
 mod secrets;
 mod streams;
 mod studies;

@@ -15,6 +15,7 @@ import type {
   PlanView,
   PriorityClass,
   Progress,
+  ScheduleView,
   SecretView,
   StoredEvent,
   TaskView,
@@ -144,6 +145,26 @@ export async function tasks(id: string, signal?: AbortSignal): Promise<TaskView[
 export function progress(id: string, signal?: AbortSignal): Promise<Progress> {
   const params = { path: { id }, query: { max_points: CURVE_POINTS } };
   return take(client.GET("/api/v1/jobs/{id}/progress", { params, ...cut(signal) }));
+}
+
+export async function schedules(signal?: AbortSignal): Promise<ScheduleView[]> {
+  return (await take(client.GET("/api/v1/schedules", { ...cut(signal) }))).items;
+}
+
+/** Pauses a schedule, or resumes it. */
+export async function pauseSchedule(name: string, paused: boolean): Promise<void> {
+  const params = { path: { name } };
+  if (paused) await take(client.POST("/api/v1/schedules/{name}/pause", { params }));
+  else await take(client.POST("/api/v1/schedules/{name}/resume", { params }));
+}
+
+/** Submits a job of a schedule now. */
+export async function runSchedule(name: string): Promise<void> {
+  await take(client.POST("/api/v1/schedules/{name}/run", { params: { path: { name } } }));
+}
+
+export async function deleteSchedule(name: string): Promise<void> {
+  await take(client.DELETE("/api/v1/schedules/{name}", { params: { path: { name } } }));
 }
 
 export async function secrets(signal?: AbortSignal): Promise<SecretView[]> {

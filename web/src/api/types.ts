@@ -4,6 +4,7 @@ import type { components } from "./schema";
 type Schemas = components["schemas"];
 
 export type Actor = Schemas["Actor"];
+export type ScheduleView = Schemas["ScheduleView"];
 export type SecretView = Schemas["SecretView"];
 export type JobPhase = Schemas["JobPhase"];
 export type Intent = Schemas["Intent"];

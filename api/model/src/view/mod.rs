@@ -15,6 +15,7 @@ mod node;
 mod problem;
 mod question;
 mod round;
+mod schedule;
 mod secret;
 mod stream;
 mod study;
@@ -40,6 +41,7 @@ pub use question::{
     TenantShift, WhatIf, WhatIfView,
 };
 pub use round::{RoundSummaryView, RoundTotals, RoundView};
+pub use schedule::{PlannedTime, ScheduleView};
 pub use secret::{SecretVersion, SecretView};
 pub use stream::{LogEnd, LogPiece, Opened, ProgressMessage, name};
 pub use study::{

@@ -32,6 +32,9 @@ begin
     insert into secret (tenant_id, name, version, key_id, nonce, ciphertext, created_at, updated_at, updated_by)
         values (red, 'HF_TOKEN', 1, 'a', '', '', t, t, '{"user": "ann"}')
         on conflict (tenant_id, name) do update set version = secret.version + 1, updated_at = excluded.updated_at;
+    insert into schedule (tenant_id, name, user_id, cron, time_zone, catch_up, overlap, document, next_at, last, created_at, updated_at)
+        values (red, 'nightly', ann, '@daily', 'UTC', 'none', 'allow', '{}', t, '{}', t, t)
+        on conflict (tenant_id, name) do update set next_at = excluded.next_at;
     insert into question (id, tenant_id, asked_at, expires_at, question)
         select md5('question-' || d || '-' || n)::uuid, red, t, t + interval '1 minute', '{}' from generate_series(1, 5) n;
     insert into round (number, at, snapshot, plan, report)
