@@ -44,6 +44,7 @@ mod state;
 mod stream;
 mod study;
 mod suggestion;
+mod template;
 mod tenant;
 mod tenant_rules;
 mod token;

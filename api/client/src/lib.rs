@@ -15,6 +15,7 @@ mod schedule;
 mod secret;
 mod stream;
 mod studies;
+mod template;
 
 pub use calls::{LogPage, LogPart};
 pub use download::Download;

@@ -195,6 +195,18 @@ pub enum Event {
         version: u64,
         by: Actor,
     },
+    /// A template was created or replaced.
+    TemplateSet {
+        name: String,
+        version: u64,
+        by: Actor,
+    },
+    /// A template was deleted; this was its last version.
+    TemplateDeleted {
+        name: String,
+        version: u64,
+        by: Actor,
+    },
     /// A user stored, paused, resumed or deleted a schedule, or it was paused because its owner has
     /// no valid token.
     ScheduleChanged {
@@ -355,6 +367,8 @@ impl Event {
             Self::NodeMembership { .. } => "node_membership",
             Self::SecretSet { .. } => "secret_set",
             Self::SecretDeleted { .. } => "secret_deleted",
+            Self::TemplateSet { .. } => "template_set",
+            Self::TemplateDeleted { .. } => "template_deleted",
             Self::ScheduleChanged { .. } => "schedule_changed",
             Self::JobScheduled { .. } => "job_scheduled",
             Self::ScheduleSkipped { .. } => "schedule_skipped",

@@ -45,6 +45,7 @@ pub mod service;
 pub mod spec;
 pub mod study;
 pub mod task;
+pub mod template;
 pub mod tenant;
 pub mod text;
 pub mod verdict;

@@ -61,6 +61,8 @@ impl Invalid for muster_model::study::StudySpec {
 }
 
 impl Invalid for muster_model::schedule::ScheduleDocument {}
+impl Invalid for muster_model::template::TemplateDocument {}
+impl Invalid for muster_model::view::TemplateValues {}
 impl Invalid for muster_model::view::StudyExtension {}
 impl Invalid for muster_model::view::Proposal {}
 impl Invalid for muster_model::view::Ask {}

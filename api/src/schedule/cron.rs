@@ -121,7 +121,7 @@ fn part(text: &str, values: RangeInclusive<u8>, names: &[&str]) -> Option<u64> {
         (value(first, &values, names)?, value(last, &values, names)?)
     } else {
         let first = value(range, &values, names)?;
-        // As in crontab(5), `a/n` goes on to the largest value.
+        // As in crontab(5), `a/n` extends to the largest value.
         let last = if step.is_some() { *values.end() } else { first };
         (first, last)
     };

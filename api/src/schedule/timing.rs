@@ -137,7 +137,7 @@ impl Timing {
     }
 
     /// Returns the local time from which a segment is searched, after one that ended at `before`.
-    /// Intervals go on during repeated times; other expressions match each local time once.
+    /// Intervals continue during repeated times; other expressions match each local time once.
     fn repeats_until(&self, before: DateTime) -> DateTime {
         if self.cron.is_every_hour() {
             DateTime::MIN

@@ -135,8 +135,8 @@ pub async fn record_use(
     Ok(done.rows_affected() == 1)
 }
 
-/// Removes the rows of archives that were last used before `before` and that no job, study or
-/// schedule of the tenant names.
+/// Removes the rows of archives that were last used before `before` and that no job, study,
+/// schedule or template of the tenant names.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -161,6 +161,10 @@ pub async fn remove_unused(
            and not exists (
                select from schedule
                where tenant_id = archive.tenant_id and document #>> '{command,code,archive}' = archive.sha256
+           )
+           and not exists (
+               select from template
+               where tenant_id = archive.tenant_id and document #>> '{job,command,code,archive}' = archive.sha256
            )",
         before
     )

@@ -19,6 +19,7 @@ import type {
   SecretView,
   StoredEvent,
   TaskView,
+  TemplateView,
 } from "./types";
 
 export interface Page<T> {
@@ -165,6 +166,16 @@ export async function runSchedule(name: string): Promise<void> {
 
 export async function deleteSchedule(name: string): Promise<void> {
   await take(client.DELETE("/api/v1/schedules/{name}", { params: { path: { name } } }));
+}
+
+export async function templates(signal?: AbortSignal): Promise<TemplateView[]> {
+  return (await take(client.GET("/api/v1/templates", { ...cut(signal) }))).items;
+}
+
+/** Returns the job that a template with these values would be. Nothing is submitted. */
+export function fillTemplate(name: string, parameters: Record<string, unknown>): Promise<JobView> {
+  const params = { path: { name }, query: { dry_run: true } };
+  return take(client.POST("/api/v1/templates/{name}/submit", { params, body: { parameters } }));
 }
 
 export async function secrets(signal?: AbortSignal): Promise<SecretView[]> {

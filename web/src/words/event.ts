@@ -50,6 +50,8 @@ export function tone(event: MusterEvent): Tone {
       return event.excluded ? "bad" : "good";
     case "node_noticed":
       return event.notice.closed === "open" ? "good" : "warn";
+    case "template_set":
+    case "template_deleted":
     case "schedule_changed":
     case "job_scheduled":
     case "secret_set":

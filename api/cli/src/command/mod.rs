@@ -37,6 +37,7 @@ pub mod simulate;
 mod simulation_args;
 pub mod study;
 pub mod submit;
+pub mod template;
 mod tenant_limits;
 mod tenant_lookup;
 mod tenant_pods;
@@ -138,6 +139,9 @@ pub enum RemoteCommand {
     /// List schedules: jobs at the times of a cron expression; create, pause or run one
     #[command(visible_alias = "schedules")]
     Schedule(schedule::ScheduleArgs),
+    /// List templates: job documents with parameters; store or delete one
+    #[command(visible_alias = "templates")]
+    Template(template::TemplateArgs),
     /// List secrets for programs; store or delete one
     Secrets(secrets::SecretsArgs),
     /// List tokens; create or revoke one
@@ -207,6 +211,7 @@ impl RemoteCommand {
             Self::Tenants(options) => options.run(session).await?,
             Self::Priorities(options) => options.run(session).await?,
             Self::Schedule(options) => options.run(session).await?,
+            Self::Template(options) => options.run(session).await?,
             Self::Secrets(options) => options.run(session).await?,
             Self::Tokens(options) => options.run(session).await?,
             Self::Families(options) => options.run(session).await?,

@@ -182,6 +182,15 @@ impl Event {
             Self::SecretDeleted { name, by, .. } => {
                 format!("Secret {name} deleted{}", by_whom(Some(by)))
             }
+            Self::TemplateSet { name, version, by } => {
+                format!(
+                    "Version {version} of template {name} stored{}",
+                    by_whom(Some(by))
+                )
+            }
+            Self::TemplateDeleted { name, by, .. } => {
+                format!("Template {name} deleted{}", by_whom(Some(by)))
+            }
             Self::ScheduleChanged { name, change, by } => {
                 format!(
                     "Schedule {name} {}{}",

@@ -19,6 +19,7 @@ mod schedule;
 mod secret;
 mod stream;
 mod study;
+mod template;
 mod tenant;
 
 pub use artifact::ArtifactView;
@@ -48,6 +49,7 @@ pub use study::{
     Ask, Asked, BestTrialView, Proposal, ProposedTrial, StudyExtension, StudyView, Tell,
     TellAnswer, TrialCounts, TrialPoint, TrialResult, TrialSource, TrialView,
 };
+pub use template::{TemplateValues, TemplateView};
 pub use tenant::{
     CreatedToken, Me, NewTenant, NewToken, RevokedTokens, TenantChange, TenantView, TokenView,
     UserView,

@@ -81,6 +81,7 @@ function Schedule({ schedule, onChanged }: { schedule: ScheduleView; onChanged: 
   return (
     <Panel
       title={name}
+      className="schedule"
       aside={
         <div className="schedule-actions">
           <button
