@@ -5,12 +5,11 @@ pub mod list;
 pub mod set;
 pub mod submit;
 
-use crate::problem::{ApiError, ProblemKind};
-use muster_model::spec::{FieldError, JobSpec, is_dns_label};
+use crate::problem::ApiError;
+use muster_model::spec::is_dns_label;
 use muster_model::text::similar;
 use muster_model::view::TemplateView;
 use muster_store::{PgConnection, template};
-use serde_json::Value;
 
 /// Checks the name of a template in a path.
 fn named(name: &str) -> Result<(), ApiError> {
@@ -41,22 +40,4 @@ async fn missing(conn: &mut PgConnection, name: &str) -> Result<ApiError, ApiErr
         |other| format!("; did you mean {other}?"),
     );
     Ok(ApiError::not_found(format!("template {name}{hint}")))
-}
-
-/// Reads a filled document.
-///
-/// # Errors
-/// A refusal by field.
-fn job(document: &Value) -> Result<JobSpec, ApiError> {
-    serde_path_to_error::deserialize(document).map_err(|error| {
-        let field = error.path().to_string();
-        let path = format!("/{}", field.replace('.', "/"));
-        let value = document.pointer(&path).unwrap_or(document).to_string();
-        let error = FieldError {
-            field,
-            value,
-            expected: error.into_inner().to_string(),
-        };
-        ApiError::of_fields(ProblemKind::InvalidJob, vec![error])
-    })
 }

@@ -1,14 +1,16 @@
 //! `PUT /templates/{name}`.
 
-use super::{found, job, named};
+use super::{found, named};
 use crate::auth::Caller;
 use crate::body::ParsedBody;
+use crate::body::parse;
 use crate::clock;
 use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
 use crate::state::ApiState;
 use axum::Json;
 use axum::extract::{Path, State};
+use muster_model::spec::JobSpec;
 use muster_model::template::TemplateDocument;
 use muster_model::view::TemplateView;
 use muster_store::{StoreError, template};
@@ -41,7 +43,8 @@ pub async fn set(
     document.validate().map_err(invalid)?;
     if let Some(values) = document.example() {
         let filled = document.fill(&values).map_err(invalid)?;
-        if let Err(errors) = job(&filled)?.validate() {
+        let job: JobSpec = parse::of_value(&filled)?;
+        if let Err(errors) = job.validate() {
             return Err(ApiError::of_fields(ProblemKind::InvalidJob, errors));
         }
     }

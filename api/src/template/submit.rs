@@ -1,8 +1,9 @@
 //! `POST /templates/{name}/submit`.
 
-use super::{found, job};
+use super::found;
 use crate::auth::Caller;
 use crate::body::ParsedBody;
+use crate::body::parse;
 use crate::idempotency;
 use crate::job::submit::{self, Submission, SubmitParams};
 use crate::problem::{ApiError, ProblemKind};
@@ -11,6 +12,7 @@ use crate::state::ApiState;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use muster_model::spec::JobSpec;
 use muster_model::template::TEMPLATE_LABEL;
 use muster_model::view::{JobView, TemplateValues};
 
@@ -47,7 +49,7 @@ pub async fn submit(
     drop(tx);
     let filled = template.document.fill(&body.value.parameters);
     let filled = filled.map_err(|errors| ApiError::of_fields(ProblemKind::InvalidBody, errors))?;
-    let mut spec = job(&filled)?;
+    let mut spec: JobSpec = parse::of_value(&filled)?;
     spec.labels.insert(TEMPLATE_LABEL.to_owned(), name.clone());
     let submission = Submission {
         key,

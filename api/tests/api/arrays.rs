@@ -108,7 +108,7 @@ async fn wrong_arrays_are_refused_by_field() {
     for (array, field) in [
         (json!({ "name": "Folds", "parallel": 2 }), "array.name"),
         (json!({ "name": "folds", "parallel": 0 }), "array.parallel"),
-        (json!({ "name": "folds" }), "array"),
+        (json!({ "name": "folds" }), "array.parallel"),
     ] {
         let mut document = document("job");
         document["array"] = array;
