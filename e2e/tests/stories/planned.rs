@@ -23,10 +23,7 @@ async fn make_due(cluster: &TestCluster) {
     let port = state["postgres_port"].as_integer().expect("a port");
     let url = format!("postgres://muster_owner:{password}@127.0.0.1:{port}/muster");
     let mut connection = PgConnection::connect(&url).await.expect("connected");
-    // The owner of the tables has no policy that lets it change rows.
-    let statement = "begin; alter table schedule no force row level security;
-         update schedule set next_at = now() - interval '1 hour';
-         alter table schedule force row level security; commit";
+    let statement = "update schedule set next_at = now() - interval '1 hour'";
     let ran = sqlx::raw_sql(statement).execute(&mut connection).await;
     ran.expect("the statement is right");
 }
@@ -96,7 +93,9 @@ async fn array_of_a_template_runs_within_its_limit() {
     let said = cluster.succeeded(said.id).await;
     assert_eq!(said.labels["template"], "say");
     let output = log(&cluster, said.id, "worker-0").await;
-    assert!(output.contains("a: [b]\nc; $(d)"), "{output}");
+    for line in ["a: [b]", "c; $(d)"] {
+        assert!(output.contains(line), "{output}");
+    }
 
     let run = ["-o", "json", "run", "--no-code", "--name", "fold"];
     let array = ["--array", "1-5%2", "--", "sleep", "0.5"];

@@ -175,7 +175,9 @@ export async function templates(signal?: AbortSignal): Promise<TemplateView[]> {
 /** Returns the job that a template with these values would be. Nothing is submitted. */
 export function fillTemplate(name: string, parameters: Record<string, unknown>): Promise<JobView> {
   const params = { path: { name }, query: { dry_run: true } };
-  return take(client.POST("/api/v1/templates/{name}/submit", { params, body: { parameters } }));
+  // The schema cannot say that the values have any type.
+  const body = { parameters: parameters as Record<string, never> };
+  return take(client.POST("/api/v1/templates/{name}/submit", { params, body }));
 }
 
 export async function secrets(signal?: AbortSignal): Promise<SecretView[]> {
