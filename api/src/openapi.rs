@@ -50,6 +50,8 @@ Kinds of problem:
         (name = "families", description = "Measured speeds that the jobs of a family share"),
         (name = "rounds", description = "Inputs and decisions of past scheduling rounds"),
         (name = "secrets", description = "Credentials for users' programs, stored encrypted"),
+        (name = "schedules", description = "Jobs that are submitted at the times of a cron expression"),
+        (name = "templates", description = "Job documents with parameters"),
         (name = "tokens", description = "Tokens and users"),
     ),
     components(schemas(Problem, EventView, Opened, ProgressMessage, LogPiece, LogEnd)),

@@ -303,6 +303,11 @@ impl ApiError {
         )
     }
 
+    #[must_use]
+    pub fn kind(&self) -> ProblemKind {
+        self.kind
+    }
+
     /// Returns the reason.
     #[must_use]
     pub fn detail(&self) -> &str {
@@ -353,6 +358,8 @@ fn remedy(limit: &str) -> String {
         "code_bytes" => "delete jobs whose code is not needed any more",
         "artifact_bytes" => "delete jobs whose artifacts are not needed any more",
         "secrets" => "delete secrets that no job needs (muster secrets delete)",
+        "schedules" => "delete schedules that are not needed (muster schedule delete)",
+        "templates" => "delete templates that are not needed (muster template delete)",
         "remote_sessions" | "remote_sessions_of_job" => {
             return "end open sessions of muster exec, port-forward or cp".to_owned();
         }

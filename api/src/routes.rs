@@ -3,7 +3,7 @@
 use crate::state::ApiState;
 use crate::{
     auth, cluster, code, family, health, history, job, layers, metrics, node, openapi, priority,
-    question, remote, round, secret, study, tenant, token, user, web,
+    question, remote, round, schedule, secret, study, template, tenant, token, user, web,
 };
 use axum::Router;
 use axum::routing::get;
@@ -71,6 +71,22 @@ fn users() -> OpenApiRouter<ApiState> {
         .routes(routes!(remote::open::open))
         .routes(routes!(code::get::get, code::put::put))
         .routes(routes!(code::get::archive))
+        .routes(routes!(schedule::list::list))
+        .routes(routes!(
+            schedule::list::get,
+            schedule::set::set,
+            schedule::delete::delete
+        ))
+        .routes(routes!(schedule::pause::pause))
+        .routes(routes!(schedule::pause::resume))
+        .routes(routes!(schedule::run::run))
+        .routes(routes!(template::list::list))
+        .routes(routes!(
+            template::list::get,
+            template::set::set,
+            template::delete::delete
+        ))
+        .routes(routes!(template::submit::submit))
         .routes(routes!(secret::list::list))
         .routes(routes!(secret::set::set, secret::delete::delete))
         .routes(routes!(study::create::create, study::list::list))

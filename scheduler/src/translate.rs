@@ -254,6 +254,7 @@ fn job(
         retries: job.spec.retries,
         not_before_ms: job.not_before.map(unix_ms),
         after: job.spec.after.iter().map(|after| after.job).collect(),
+        array_limit: job.spec.array.as_ref().map(|array| array.parallel),
         workers: job.spec.scale.workers,
         ps_shards,
         power_of_two: job.spec.scale.power_of_two,

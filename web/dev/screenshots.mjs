@@ -34,6 +34,7 @@ const PAGES = [
   "/studies",
   ...(study === undefined ? [] : [`/studies/${study}`]),
   "/nodes",
+  "/schedules",
   "/secrets",
   "/submit",
   "/nowhere",

@@ -24,6 +24,9 @@ const CreateStudyPage = lazy(() =>
 );
 const StudyPage = lazy(() => import("./pages/study/page").then((module) => ({ default: module.StudyPage })));
 const ComparePage = lazy(() => import("./pages/compare/page").then((module) => ({ default: module.ComparePage })));
+const SchedulesPage = lazy(() =>
+  import("./pages/schedules/page").then((module) => ({ default: module.SchedulesPage })),
+);
 const SecretsPage = lazy(() => import("./pages/secrets/page").then((module) => ({ default: module.SecretsPage })));
 const SubmitPage = lazy(() => import("./pages/submit/page").then((module) => ({ default: module.SubmitPage })));
 
@@ -66,6 +69,7 @@ function Signed({ token }: { token: string }) {
                 <Route path="studies/new" element={<CreateStudyPage />} />
                 <Route path="studies/:id" element={<StudyPage />} />
                 <Route path="nodes" element={<NodesPage />} />
+                <Route path="schedules" element={<SchedulesPage />} />
                 <Route path="secrets" element={<SecretsPage />} />
                 <Route path="submit" element={<SubmitPage />} />
                 <Route path="*" element={<NotFoundPage />} />

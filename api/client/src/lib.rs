@@ -11,9 +11,11 @@ mod error;
 mod query;
 mod remote;
 mod request;
+mod schedule;
 mod secret;
 mod stream;
 mod studies;
+mod template;
 
 pub use calls::{LogPage, LogPart};
 pub use download::Download;

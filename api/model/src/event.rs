@@ -13,6 +13,7 @@ use crate::job::{AfterStop, Intent, JobPhase, JobState};
 use crate::node::{NodeState, Notice};
 use crate::progress::Split;
 use crate::remote::{RemoteAction, RemoteEnd};
+use crate::schedule::ScheduleChange;
 use crate::spec::Range;
 use crate::task::{Role, TaskState};
 use crate::verdict::Verdict;
@@ -20,6 +21,7 @@ use crate::wait::Waiting;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
+use time::OffsetDateTime;
 
 /// Entry of the history. It is stored as JSON with the tenant, the job, the time and a sequence
 /// number.
@@ -193,6 +195,45 @@ pub enum Event {
         version: u64,
         by: Actor,
     },
+    /// A template was created or replaced.
+    TemplateSet {
+        name: String,
+        version: u64,
+        by: Actor,
+    },
+    /// A template was deleted; this was its last version.
+    TemplateDeleted {
+        name: String,
+        version: u64,
+        by: Actor,
+    },
+    /// A user stored, paused, resumed or deleted a schedule, or it was paused because its owner has
+    /// no valid token.
+    ScheduleChanged {
+        name: String,
+        change: ScheduleChange,
+        /// Author; absent if the API server paused it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Actor>,
+    },
+    /// A schedule submitted the job.
+    JobScheduled {
+        schedule: String,
+        /// The planned time; absent if a user ran the schedule at once.
+        #[serde(
+            default,
+            with = "time::serde::rfc3339::option",
+            skip_serializing_if = "Option::is_none"
+        )]
+        planned_at: Option<OffsetDateTime>,
+    },
+    /// A schedule submitted no job at a planned time.
+    ScheduleSkipped {
+        name: String,
+        #[serde(with = "time::serde::rfc3339")]
+        planned_at: OffsetDateTime,
+        reason: String,
+    },
     /// A job that must succeed before this one starts has ended without success. This job is
     /// cancelled.
     AfterFailed {
@@ -326,6 +367,11 @@ impl Event {
             Self::NodeMembership { .. } => "node_membership",
             Self::SecretSet { .. } => "secret_set",
             Self::SecretDeleted { .. } => "secret_deleted",
+            Self::TemplateSet { .. } => "template_set",
+            Self::TemplateDeleted { .. } => "template_deleted",
+            Self::ScheduleChanged { .. } => "schedule_changed",
+            Self::JobScheduled { .. } => "job_scheduled",
+            Self::ScheduleSkipped { .. } => "schedule_skipped",
             Self::AfterFailed { .. } => "after_failed",
             Self::RemoteSessionOpened { .. } => "remote_session_opened",
             Self::RemoteSessionEnded { .. } => "remote_session_ended",

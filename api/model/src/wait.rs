@@ -32,6 +32,8 @@ pub enum Wait {
     },
     /// Other jobs must end before the job starts (`after` of the document).
     WaitingForJobs { jobs: Vec<JobId> },
+    /// As many jobs of its array as the limit allows have not ended (`array` of the document).
+    WaitingForArray { limit: u32 },
     /// A user paused the job.
     Suspended,
     /// The tenant's other jobs hold so much of the quota that the job's minimum does not fit.
@@ -324,6 +326,7 @@ impl Wait {
             Self::NotConsidered
             | Self::BehindEarlierJobs { .. }
             | Self::WaitingForJobs { .. }
+            | Self::WaitingForArray { .. }
             | Self::Suspended
             | Self::WaitingForQuota { .. }
             | Self::WaitingForGpus { .. }
@@ -340,6 +343,7 @@ impl Wait {
             Self::NotConsidered => "NotConsidered",
             Self::BehindEarlierJobs { .. } => "BehindEarlierJobs",
             Self::WaitingForJobs { .. } => "WaitingForJobs",
+            Self::WaitingForArray { .. } => "WaitingForArray",
             Self::Suspended => "Suspended",
             Self::WaitingForQuota { .. } => "WaitingForQuota",
             Self::ExceedsMaxQuota { .. } => "ExceedsMaxQuota",

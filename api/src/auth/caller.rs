@@ -44,6 +44,12 @@ impl Caller {
         }
     }
 
+    /// Returns the owner of a schedule, for which the API server submits a job without a request.
+    #[must_use]
+    pub(crate) fn of_schedule(principal: Principal) -> Self {
+        Self::new(Arc::new(principal), [0; 32])
+    }
+
     /// Lets the request act as another principal, for impersonation.
     pub(super) fn act_as(&mut self, principal: Principal) {
         self.principal = Arc::new(principal);

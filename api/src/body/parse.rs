@@ -60,6 +60,9 @@ impl Invalid for muster_model::study::StudySpec {
     const KIND: ProblemKind = ProblemKind::InvalidStudy;
 }
 
+impl Invalid for muster_model::schedule::ScheduleDocument {}
+impl Invalid for muster_model::template::TemplateDocument {}
+impl Invalid for muster_model::view::TemplateValues {}
 impl Invalid for muster_model::view::StudyExtension {}
 impl Invalid for muster_model::view::Proposal {}
 impl Invalid for muster_model::view::Ask {}
@@ -85,21 +88,7 @@ fn read<T: DeserializeOwned + Invalid>(format: BodyFormat, bytes: &[u8]) -> Resu
         BodyFormat::Yaml => muster_document::yaml(bytes),
     };
     let document = document.map_err(no_document::<T>)?;
-    // serde would accept a list as the fields of an object in order.
-    if document.is_array() {
-        let error = field_error("", "invalid length 0", &document);
-        return Err(ApiError::of_fields(T::KIND, vec![error]));
-    }
-    let value = serde_path_to_error::deserialize(&document).map_err(|error| {
-        let path = error.path().to_string();
-        match find(&document, &path) {
-            Some(Value::Null) => no_word::<T>(&path, &document),
-            _ => {
-                let error = field_error(&path, &error.into_inner().to_string(), &document);
-                ApiError::of_fields(T::KIND, vec![error])
-            }
-        }
-    })?;
+    let value = of_value(&document)?;
     let odd = match format {
         BodyFormat::Json => None,
         BodyFormat::Yaml => odd_word::<T>(bytes, &document),
@@ -108,6 +97,25 @@ fn read<T: DeserializeOwned + Invalid>(format: BodyFormat, bytes: &[u8]) -> Resu
         Some(error) => Err(ApiError::of_fields(T::KIND, vec![error])),
         None => Ok(value),
     }
+}
+
+/// Reads a document that was parsed.
+pub fn of_value<T: DeserializeOwned + Invalid>(document: &Value) -> Result<T, ApiError> {
+    // serde would accept a list as the fields of an object in order.
+    if document.is_array() {
+        let error = field_error("", "invalid length 0", document);
+        return Err(ApiError::of_fields(T::KIND, vec![error]));
+    }
+    serde_path_to_error::deserialize(document).map_err(|error| {
+        let path = error.path().to_string();
+        match find(document, &path) {
+            Some(Value::Null) => no_word::<T>(&path, document),
+            _ => {
+                let error = field_error(&path, &error.into_inner().to_string(), document);
+                ApiError::of_fields(T::KIND, vec![error])
+            }
+        }
+    })
 }
 
 /// The refusal of a text that is not a document.

@@ -1,7 +1,7 @@
 //! Answers requests until a signal.
 
 use crate::config::ApiSettings;
-use crate::{ApiState, connection, router};
+use crate::{ApiState, connection, router, schedule};
 use anyhow::Context as _;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -30,6 +30,7 @@ pub async fn serve(settings: ApiSettings) -> anyhow::Result<()> {
         tracing::warn!("{warning}");
     }
     tracing::info!(listen = %listener.local_addr()?, "serving");
+    tokio::spawn(schedule::submit_all(app.clone()));
     let served = connection::serve(listener, router(&app), app.clone(), stopping.clone());
     let mut server = tokio::spawn(served);
     tokio::select! {

@@ -4,7 +4,7 @@ use super::{after, origin, wire};
 use crate::auth::Caller;
 use crate::body::ParsedBody;
 use crate::clock;
-use crate::idempotency::{self, IdempotencyCheck};
+use crate::idempotency::{self, IdempotencyCheck, IdempotencyKey};
 use crate::problem::{ApiError, ProblemKind};
 use crate::query::{FromQuery, Params, Query};
 use crate::state::ApiState;
@@ -66,23 +66,44 @@ pub async fn submit(
     caller: Caller,
     Params(params): Params<SubmitParams>,
     headers: HeaderMap,
-    mut document: ParsedBody<JobSpec>,
+    document: ParsedBody<JobSpec>,
 ) -> Result<Response, ApiError> {
-    let key = idempotency::key(&headers)?;
-    if let Err(errors) = document.value.validate() {
+    let submission = Submission {
+        key: idempotency::key(&headers)?,
+        request: &[&document.bytes],
+        dry_run: params.dry_run,
+    };
+    carry_out(&app, &caller, submission, document.value).await
+}
+
+/// A request for a job, without its document.
+pub(crate) struct Submission<'a> {
+    pub key: Option<IdempotencyKey>,
+    /// Everything that identifies the request under its key.
+    pub request: &'a [&'a [u8]],
+    pub dry_run: bool,
+}
+
+/// Submits a job and returns the answer.
+pub(crate) async fn carry_out(
+    app: &ApiState,
+    caller: &Caller,
+    submission: Submission<'_>,
+    mut spec: JobSpec,
+) -> Result<Response, ApiError> {
+    if let Err(errors) = spec.validate() {
         return Err(ApiError::of_fields(ProblemKind::InvalidJob, errors));
     }
-    let spec = &mut document.value;
-    if !asks_the_store(spec) {
+    if !asks_the_store(&spec) {
         spec.priority = Some(spec.priority());
     }
-    if params.dry_run {
-        if asks_the_store(&document.value) {
-            let mut tx = app.begin(&caller).await?;
-            checked(&app, &mut tx, &caller, &mut document.value).await?;
+    if submission.dry_run {
+        if asks_the_store(&spec) {
+            let mut tx = app.begin(caller).await?;
+            checked(app, &mut tx, caller, &mut spec).await?;
         }
         let job = wire::job(
-            wire::submitted(imagined(&caller, document.value), &caller.user_name),
+            wire::submitted(imagined(caller, spec), &caller.user_name),
             &caller.tenant_name,
         );
         return Ok((StatusCode::OK, axum::Json(job)).into_response());
@@ -91,33 +112,34 @@ pub async fn submit(
         id: clock::new_id().into(),
         tenant_id: caller.tenant_id,
         submitted_by: caller.user_id,
-        spec: document.value,
+        spec,
     };
+    let Submission { key, request, .. } = submission;
     if key.is_none() && !asks_the_store(&new.spec) {
         let mut conn = app.pool.acquire().await.map_err(StoreError::from)?;
         let stored = job::submit(&mut conn, &new, clock::now()).await?;
         // Released before the answer is written, because other requests wait for a connection.
         drop(conn);
-        let (id, body) = written(&caller, stored);
-        return Ok(created(&app, id, body));
+        let (id, body) = written(caller, stored);
+        return Ok(created(app, id, body));
     }
-    let mut tx = app.begin(&caller).await?;
-    let once = match idempotency::claim(&mut tx, &caller, key, &[&document.bytes], "job").await? {
+    let mut tx = app.begin(caller).await?;
+    let once = match idempotency::claim(&mut tx, caller, key, request, "job").await? {
         IdempotencyCheck::First(once) => once,
         IdempotencyCheck::Again(answered) => {
             return Ok(answered.answer(|job: JobView| Some(place(job.id))));
         }
     };
-    let stored = begun(&app, &mut tx, &caller, new).await?;
-    let (id, body) = written(&caller, stored);
-    once.keep(&mut tx, &caller, StatusCode::CREATED, &body)
+    let stored = begun(app, &mut tx, caller, new).await?;
+    let (id, body) = written(caller, stored);
+    once.keep(&mut tx, caller, StatusCode::CREATED, &body)
         .await?;
     tx.commit().await.map_err(StoreError::from)?;
-    Ok(created(&app, id, body))
+    Ok(created(app, id, body))
 }
 
 /// Inserts a job after checks in the same transaction.
-async fn begun(
+pub(crate) async fn begun(
     app: &ApiState,
     conn: &mut PgConnection,
     caller: &Caller,
@@ -127,14 +149,17 @@ async fn begun(
     Ok(job::insert_after(conn, &new, &unmet, clock::now()).await?)
 }
 
-/// Whether the document needs a query: for other jobs that it names, for the tenant's pod
-/// permissions and caps on preemption, or for the priority classes.
+/// Whether the document needs a query: for other jobs that it names or its array, for the tenant's
+/// pod permissions and caps on preemption, or for the priority classes.
 fn asks_the_store(spec: &JobSpec) -> bool {
-    spec.from.is_some() || !spec.after.is_empty() || !RestrictedParts::of_job(spec).is_empty()
+    spec.from.is_some()
+        || !spec.after.is_empty()
+        || spec.array.is_some()
+        || !RestrictedParts::of_job(spec).is_empty()
 }
 
 /// Completes the document, and returns the jobs that must end before the job starts.
-async fn checked(
+pub(crate) async fn checked(
     app: &ApiState,
     conn: &mut PgConnection,
     caller: &Caller,
@@ -149,7 +174,7 @@ async fn checked(
     after::unmet(conn, spec).await
 }
 
-fn written(caller: &Caller, stored: Job) -> (JobId, String) {
+pub(crate) fn written(caller: &Caller, stored: Job) -> (JobId, String) {
     let job = wire::job(
         wire::submitted(stored, &caller.user_name),
         &caller.tenant_name,
@@ -159,13 +184,13 @@ fn written(caller: &Caller, stored: Job) -> (JobId, String) {
 }
 
 /// Answers after the commit, and notifies the scheduler.
-fn created(app: &ApiState, id: JobId, body: String) -> Response {
+pub(crate) fn created(app: &ApiState, id: JobId, body: String) -> Response {
     app.commit_notifier.notify();
     tracing::Span::current().record("job.id", tracing::field::display(id));
     idempotency::answer(StatusCode::CREATED, Some(&place(id)), body)
 }
 
-fn place(id: JobId) -> String {
+pub(crate) fn place(id: JobId) -> String {
     format!("/api/v1/jobs/{id}")
 }
 

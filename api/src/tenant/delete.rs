@@ -9,7 +9,9 @@ use crate::token::administrators::{self, LASTING, TokenRevocation};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use muster_model::tenant::Tenant;
-use muster_store::{PgConnection, StoreError, secret, tenant, tenant_scope, token};
+use muster_store::{
+    PgConnection, StoreError, schedule, secret, template, tenant, tenant_scope, token,
+};
 use time::OffsetDateTime;
 
 /// Delete a tenant
@@ -52,6 +54,8 @@ pub async fn delete(
         return Err(ApiError::new(ProblemKind::WrongPhase, detail));
     }
     secret::delete_all(&mut tx).await?;
+    schedule::delete_all(&mut tx).await?;
+    template::delete_all(&mut tx).await?;
     tenant::delete(&mut tx, found.id, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
     app.tokens.forget_tenant(found.id);

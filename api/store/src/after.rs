@@ -143,10 +143,21 @@ async fn release(conn: &mut PgConnection, waiting: &[Uuid]) -> Result<(), StoreE
     sqlx::query!(
         "update job set not_before = null, waiting = case when phase = 'queued' then $2 else waiting end
          where id = any($1) and phase in ('queued', 'paused') and not_before = $3
-           and not exists (select from job_after a where a.job_id = job.id)",
+           and not exists (select from job_after a where a.job_id = job.id)
+           and not exists (select from job_array a where a.job_id = job.id and a.held)",
         waiting,
         Json(not_considered()) as _,
         after_jobs()
+    )
+    .execute(&mut *conn)
+    .await?;
+    // Those that their array still holds back.
+    sqlx::query!(
+        "update job set waiting = jsonb_set(waiting, '{why}', jsonb_build_object('reason', 'waiting_for_array', 'limit', a.parallel))
+         from job_array a
+         where job.id = any($1) and job.phase = 'queued' and a.job_id = job.id and a.held
+           and not exists (select from job_after b where b.job_id = job.id)",
+        waiting
     )
     .execute(&mut *conn)
     .await?;

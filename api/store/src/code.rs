@@ -135,8 +135,8 @@ pub async fn record_use(
     Ok(done.rows_affected() == 1)
 }
 
-/// Removes the rows of archives that were last used before `before` and that no job or study of the
-/// tenant names.
+/// Removes the rows of archives that were last used before `before` and that no job, study,
+/// schedule or template of the tenant names.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -157,6 +157,14 @@ pub async fn remove_unused(
                select from study
                where tenant_id = archive.tenant_id and deleted_at is null
                  and document::jsonb #>> '{job,command,code,archive}' = archive.sha256
+           )
+           and not exists (
+               select from schedule
+               where tenant_id = archive.tenant_id and document #>> '{command,code,archive}' = archive.sha256
+           )
+           and not exists (
+               select from template
+               where tenant_id = archive.tenant_id and document #>> '{job,command,code,archive}' = archive.sha256
            )",
         before
     )

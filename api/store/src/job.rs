@@ -8,6 +8,7 @@ mod intent;
 pub use intent::{DeleteOutcome, IntentOutcome, delete, set_intent, set_intent_where};
 
 use crate::after;
+use crate::array;
 use crate::error::StoreError;
 use crate::int_convert::{signed, unsigned, unsigned32};
 use crate::limit;
@@ -231,8 +232,8 @@ pub async fn insert(
     insert_after(conn, new, &[], now).await
 }
 
-/// Does the same as [`insert`] for a job that starts after others have ended. The caller has locked
-/// them ([`after::lock`]); `unmet` are those that have not ended.
+/// Does the same as [`insert`] for a job that starts after others have ended, or with an array. The
+/// caller has locked the others ([`after::lock`]); `unmet` are those that have not ended.
 ///
 /// # Errors
 /// [`StoreError::TenantDeleted`], [`StoreError::Exceeded`], [`StoreError::Statement`].
@@ -243,6 +244,20 @@ pub async fn insert_after(
     now: OffsetDateTime,
 ) -> Result<Job, StoreError> {
     let (mut job, event) = submitted(new, now);
+    let array = new.spec.array.as_ref();
+    let held = match array {
+        Some(array) => array::is_held(conn, new.tenant_id, array).await?,
+        None => false,
+    };
+    if let Some(array) = array.filter(|_| held) {
+        job.not_before = Some(after::after_jobs());
+        job.waiting = Some(Waiting {
+            why: Wait::WaitingForArray {
+                limit: array.parallel,
+            },
+            ..not_considered()
+        });
+    }
     if !unmet.is_empty() {
         let jobs = unmet.iter().map(|after| after.job).collect();
         job.not_before = Some(after::after_jobs());
@@ -261,11 +276,14 @@ pub async fn insert_after(
     if !unmet.is_empty() {
         after::insert(conn, job.id, job.tenant_id, unmet).await?;
     }
+    if let Some(array) = array {
+        array::insert(conn, (job.tenant_id, job.id), array, held).await?;
+    }
     Ok(job)
 }
 
 /// Does the same as [`insert`] in a transaction of the statement itself, which acts for the job's
-/// tenant. This saves two of three round trips.
+/// tenant. Not for jobs with `after` or an array. This saves two of three round trips.
 ///
 /// The statement sets the tenant before it writes the first row, because each row is selected from
 /// the row that sets the tenant. The scope ends with the statement.

@@ -9,6 +9,7 @@
 //! Postgres still finds.
 
 pub mod after;
+mod array;
 pub mod artifact;
 pub mod assignment;
 pub mod checkpoint;
@@ -49,10 +50,12 @@ pub mod report;
 pub mod restored;
 pub mod retention;
 pub mod round;
+pub mod schedule;
 pub mod secret;
 mod service;
 pub mod study;
 pub mod task;
+pub mod template;
 pub mod tenant;
 pub mod tenant_scope;
 pub mod token;

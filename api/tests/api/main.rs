@@ -1,6 +1,7 @@
 //! The interface as clients use it: the whole router in this process, with a real Postgres.
 
 mod after;
+mod arrays;
 mod artifacts;
 mod bad_input;
 mod client;
@@ -28,9 +29,11 @@ mod priorities;
 mod questions;
 mod remote;
 mod rounds;
+mod schedules;
 mod secrets;
 mod streams;
 mod studies;
+mod templates;
 mod tenancy;
 mod trials;
 mod world;

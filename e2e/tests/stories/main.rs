@@ -30,6 +30,7 @@ mod kubernetes_pods;
 mod kubernetes_scale;
 mod objectives;
 mod packing;
+mod planned;
 mod population;
 mod preempted;
 mod python;

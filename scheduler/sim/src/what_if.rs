@@ -219,6 +219,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Snapsh
         turned_ms: None,
         not_before_ms: None,
         after: Vec::new(),
+        array_limit: None,
         workers: spec.scale.workers,
         ps_shards: spec.ps_shards(),
         worker: spec.resources.worker.demand(),

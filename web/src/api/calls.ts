@@ -15,9 +15,11 @@ import type {
   PlanView,
   PriorityClass,
   Progress,
+  ScheduleView,
   SecretView,
   StoredEvent,
   TaskView,
+  TemplateView,
 } from "./types";
 
 export interface Page<T> {
@@ -144,6 +146,38 @@ export async function tasks(id: string, signal?: AbortSignal): Promise<TaskView[
 export function progress(id: string, signal?: AbortSignal): Promise<Progress> {
   const params = { path: { id }, query: { max_points: CURVE_POINTS } };
   return take(client.GET("/api/v1/jobs/{id}/progress", { params, ...cut(signal) }));
+}
+
+export async function schedules(signal?: AbortSignal): Promise<ScheduleView[]> {
+  return (await take(client.GET("/api/v1/schedules", { ...cut(signal) }))).items;
+}
+
+/** Pauses a schedule, or resumes it. */
+export async function pauseSchedule(name: string, paused: boolean): Promise<void> {
+  const params = { path: { name } };
+  if (paused) await take(client.POST("/api/v1/schedules/{name}/pause", { params }));
+  else await take(client.POST("/api/v1/schedules/{name}/resume", { params }));
+}
+
+/** Submits a job of a schedule now. */
+export async function runSchedule(name: string): Promise<void> {
+  await take(client.POST("/api/v1/schedules/{name}/run", { params: { path: { name } } }));
+}
+
+export async function deleteSchedule(name: string): Promise<void> {
+  await take(client.DELETE("/api/v1/schedules/{name}", { params: { path: { name } } }));
+}
+
+export async function templates(signal?: AbortSignal): Promise<TemplateView[]> {
+  return (await take(client.GET("/api/v1/templates", { ...cut(signal) }))).items;
+}
+
+/** Returns the job that a template with these values would be. Nothing is submitted. */
+export function fillTemplate(name: string, parameters: Record<string, unknown>): Promise<JobView> {
+  const params = { path: { name }, query: { dry_run: true } };
+  // The schema cannot say that the values have any type.
+  const body = { parameters: parameters as Record<string, never> };
+  return take(client.POST("/api/v1/templates/{name}/submit", { params, body }));
 }
 
 export async function secrets(signal?: AbortSignal): Promise<SecretView[]> {

@@ -936,6 +936,116 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/schedules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tenant's schedules
+         * @description By name.
+         */
+        get: operations["listSchedules"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/schedules/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a schedule */
+        get: operations["getSchedule"];
+        /**
+         * Create or replace a schedule
+         * @description The job's document is checked as at a submission; errors of the kind `invalid-job` name its
+         *     fields. The jobs belong to the caller. A local time that the clock leaves out runs at the next
+         *     instant, and a repeated one once; with `*` in the hours the times follow the real time. The
+         *     first planned time is after the request. A paused schedule stays paused. An administrator that
+         *     acts for another tenant cannot store schedules, because the jobs belong to a user of the tenant.
+         */
+        put: operations["setSchedule"];
+        post?: never;
+        /**
+         * Delete a schedule
+         * @description Its jobs stay.
+         */
+        delete: operations["deleteSchedule"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/schedules/{name}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause a schedule
+         * @description It submits nothing until it is resumed. Its jobs continue.
+         */
+        post: operations["pauseSchedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/schedules/{name}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume a schedule
+         * @description The first planned time is after the request: times of the pause are not caught up.
+         */
+        post: operations["resumeSchedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/schedules/{name}/run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Submit a job of a schedule now
+         * @description Also while the schedule is paused, and without its rule for overlaps. The job belongs to the
+         *     caller. The planned times do not change.
+         */
+        post: operations["runSchedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/secrets": {
         parameters: {
             query?: never;
@@ -1267,6 +1377,75 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/templates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tenant's templates
+         * @description By name.
+         */
+        get: operations["listTemplates"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/templates/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a template */
+        get: operations["getTemplate"];
+        /**
+         * Create or replace a template
+         * @description If each parameter has a default or choices, the job document with these values must be valid;
+         *     errors of the kind `invalid-job` name its fields. Secrets, code and other objects of the tenant
+         *     are checked at each submission.
+         */
+        put: operations["setTemplate"];
+        post?: never;
+        /**
+         * Delete a template
+         * @description Its jobs stay.
+         */
+        delete: operations["deleteTemplate"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/templates/{name}/submit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Submit a job from a template
+         * @description The job has the filled document and the label `template=NAME`. Unknown and missing parameters,
+         *     and values of another type, are refused (422 `invalid-body`). The filled document is checked as
+         *     by `POST /jobs`.
+         */
+        post: operations["submitTemplate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants": {
         parameters: {
             query?: never;
@@ -1519,6 +1698,20 @@ export interface components {
          * @enum {string}
          */
         AllowedPreemption: "never" | "suspend" | "restart";
+        /** @description Membership of a job in an array with a limit. */
+        ArrayMember: {
+            /**
+             * @description Name of the array, unique in the tenant: 1 to 63 characters of `a-z`, `0-9` and `-`. Jobs of
+             *     the same name belong together.
+             */
+            name: string;
+            /**
+             * Format: int32
+             * @description Maximum number of the array's jobs that run or are ready to run at the same time; 1 to
+             *     10,000. Further ones wait in the order of their submission.
+             */
+            parallel: number;
+        };
         /** @description A file that a program of the job has written. */
         ArtifactView: {
             /** Format: int64 */
@@ -1755,6 +1948,11 @@ export interface components {
             /** @description Nodes of the same rack are nearer to each other than to others. Null: unknown. */
             rack?: string | null;
         };
+        /**
+         * @description Rule for planned times at which no API server ran.
+         * @enum {string}
+         */
+        CatchUp: "none" | "latest";
         /**
          * @description The smallest change that would let the job start now. For a job that can never start: the
          *     smallest change after which it can. It is the first of the changes that were tried and suffice.
@@ -2604,6 +2802,42 @@ export interface components {
             /** Format: int64 */
             version: number;
         } | {
+            by: components["schemas"]["Actor"];
+            /** @enum {string} */
+            kind: "template_set";
+            name: string;
+            /** Format: int64 */
+            version: number;
+        } | {
+            by: components["schemas"]["Actor"];
+            /** @enum {string} */
+            kind: "template_deleted";
+            name: string;
+            /** Format: int64 */
+            version: number;
+        } | {
+            by?: components["schemas"]["Actor"] | null;
+            change: components["schemas"]["ScheduleChange"];
+            /** @enum {string} */
+            kind: "schedule_changed";
+            name: string;
+        } | {
+            /** @enum {string} */
+            kind: "job_scheduled";
+            /**
+             * Format: date-time
+             * @description The planned time; absent if a user ran the schedule at once.
+             */
+            planned_at?: string | null;
+            schedule: string;
+        } | {
+            /** @enum {string} */
+            kind: "schedule_skipped";
+            name: string;
+            /** Format: date-time */
+            planned_at: string;
+            reason: string;
+        } | {
             job_id: components["schemas"]["JobId"];
             /** @enum {string} */
             kind: "after_failed";
@@ -3041,6 +3275,7 @@ export interface components {
         JobSpec: {
             /** @description Jobs of the tenant that must end before this one starts, at most 16. */
             after?: components["schemas"]["After"][];
+            array?: components["schemas"]["ArrayMember"] | null;
             checkpoint?: components["schemas"]["CheckpointPolicy"];
             command?: components["schemas"]["Command"] | null;
             engine?: components["schemas"]["Engine"] | null;
@@ -3444,9 +3679,19 @@ export interface components {
             open_studies?: number | null;
             /**
              * Format: int64
+             * @description Maximum number of schedules.
+             */
+            schedules?: number | null;
+            /**
+             * Format: int64
              * @description Maximum number of stored secrets.
              */
             secrets?: number | null;
+            /**
+             * Format: int64
+             * @description Maximum number of stored templates.
+             */
+            templates?: number | null;
             /**
              * Format: int64
              * @description Maximum number of tokens that are neither revoked nor expired.
@@ -4086,6 +4331,11 @@ export interface components {
             reason: string;
         };
         /**
+         * @description Rule for planned times at which the last job has not ended.
+         * @enum {string}
+         */
+        Overlap: "allow" | "skip";
+        /**
          * @description Activity and own step time of a worker, compared with the other workers of its job. Verdicts on
          *     stragglers and hangs use it.
          */
@@ -4421,6 +4671,26 @@ export interface components {
             }[];
         };
         /** @description One page of a list. */
+        Page_ScheduleView: {
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
+            continue: string | null;
+            items: {
+                /** Format: date-time */
+                created_at: string;
+                document: components["schemas"]["ScheduleDocument"];
+                last: components["schemas"]["ScheduleRun"] | null;
+                last_job: components["schemas"]["JobId"] | null;
+                name: string;
+                /** @description The next planned times, at most 5; empty while it is paused. */
+                next: components["schemas"]["PlannedTime"][];
+                /** @description User that stored it last; its jobs belong to this user. */
+                owner: string;
+                paused: components["schemas"]["SchedulePause"] | null;
+                /** Format: date-time */
+                updated_at: string;
+            }[];
+        };
+        /** @description One page of a list. */
         Page_SecretView: {
             /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
             continue: string | null;
@@ -4523,6 +4793,29 @@ export interface components {
                 shared_with?: components["schemas"]["JobId"] | null;
                 state: components["schemas"]["TaskState"];
                 usage?: components["schemas"]["Usage"] | null;
+            }[];
+        };
+        /** @description One page of a list. */
+        Page_TemplateView: {
+            /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
+            continue: string | null;
+            items: {
+                /** Format: date-time */
+                created_at: string;
+                document: components["schemas"]["TemplateDocument"];
+                name: string;
+                /**
+                 * Format: date-time
+                 * @description Time of the present version.
+                 */
+                updated_at: string;
+                /** @description Author of the present version. */
+                updated_by: components["schemas"]["Actor"];
+                /**
+                 * Format: int64
+                 * @description 1, and one more with each replacement.
+                 */
+                version: number;
             }[];
         };
         /** @description One page of a list. */
@@ -4696,6 +4989,8 @@ export interface components {
         };
         /** @enum {string} */
         ParameterKind: "float" | "int" | "categorical" | "discrete";
+        /** @enum {string} */
+        ParameterType: "string" | "int" | "float" | "bool";
         /** @description Effects of a job that was not submitted. */
         PlanView: {
             finish: components["schemas"]["Interval"] | null;
@@ -4718,6 +5013,13 @@ export interface components {
             own_jobs: components["schemas"]["ShiftedJob"][];
             start: components["schemas"]["Interval"] | null;
             unforeseen?: components["schemas"]["Unforeseen"] | null;
+        };
+        /** @description A time at which a schedule submits a job. */
+        PlannedTime: {
+            /** Format: date-time */
+            at: string;
+            /** @description The same time in the time zone of the schedule, such as `2026-03-29 03:00 CEST`. */
+            local: string;
         };
         /**
          * @description Settings of the pods of a job's tasks. With `image` alone, or with volumes of the kinds
@@ -5319,6 +5621,73 @@ export interface components {
             warmup_steps: number;
         };
         /**
+         * @description A change of a schedule, for the history.
+         * @enum {string}
+         */
+        ScheduleChange: "stored" | "paused" | "resumed" | "deleted";
+        /** @description A schedule as users write it. */
+        ScheduleDocument: {
+            catch_up?: components["schemas"]["CatchUp"];
+            /**
+             * @description Minute, hour, day of the month, month and day of the week, such as `0 3 * * mon-fri`; or
+             *     `@hourly`, `@daily`, `@weekly`, `@monthly` or `@yearly`.
+             */
+            cron: string;
+            /** @description Document of each job. */
+            job: components["schemas"]["JobSpec"];
+            overlap?: components["schemas"]["Overlap"];
+            /** @description IANA name of a time zone, such as `Europe/Berlin`. */
+            time_zone?: string;
+        };
+        /**
+         * @description Why a schedule submits nothing.
+         * @enum {string}
+         */
+        SchedulePause: "by_user" | "owner_without_token";
+        ScheduleResult: {
+            job: components["schemas"]["JobId"];
+            /** @enum {string} */
+            kind: "submitted";
+        } | {
+            /** @enum {string} */
+            kind: "skipped";
+            reason: string;
+        } | {
+            /** @enum {string} */
+            kind: "refused";
+            reason: string;
+        };
+        /** @description Result of a planned time. */
+        ScheduleRun: {
+            /**
+             * Format: date-time
+             * @description When the API server came to it.
+             */
+            at: string;
+            /**
+             * Format: date-time
+             * @description The planned time.
+             */
+            planned_at: string;
+            result: components["schemas"]["ScheduleResult"];
+        };
+        /** @description Schedule of a tenant. */
+        ScheduleView: {
+            /** Format: date-time */
+            created_at: string;
+            document: components["schemas"]["ScheduleDocument"];
+            last: components["schemas"]["ScheduleRun"] | null;
+            last_job: components["schemas"]["JobId"] | null;
+            name: string;
+            /** @description The next planned times, at most 5; empty while it is paused. */
+            next: components["schemas"]["PlannedTime"][];
+            /** @description User that stored it last; its jobs belong to this user. */
+            owner: string;
+            paused: components["schemas"]["SchedulePause"] | null;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /**
          * @description Everything on which a search depends, including its seed. The same document and the same events
          *     give the same trials.
          */
@@ -5851,6 +6220,54 @@ export interface components {
             /** @description Reported trials that the study has stopped by now. */
             stopped: number[];
         };
+        /** @description A template as users write it. */
+        TemplateDocument: {
+            /** @description Text for users, at most 1000 characters. */
+            description?: string;
+            /**
+             * @description Job document in which `${NAME}` stands for a parameter, and `$${` for `${`. A string that is
+             *     only `${NAME}` becomes a value of the parameter's type.
+             */
+            job: Record<string, never>;
+            /** @description At most 64; each must occur in `job`. */
+            parameters?: components["schemas"]["TemplateParameter"][];
+        };
+        /** @description A parameter of a template. */
+        TemplateParameter: {
+            /** @description Allowed values; empty: all of the type. At most 100. */
+            choices?: unknown[];
+            /** @description Value if a submission gives none. Without it the parameter is required. */
+            default?: unknown;
+            /** @description Text for users. */
+            description?: string;
+            /** @description 1 to 63 characters of `a-z`, `0-9` and `_`, beginning with a letter. */
+            name: string;
+            type: components["schemas"]["ParameterType"];
+        };
+        /** @description Body of `POST /templates/{name}/submit`. */
+        TemplateValues: {
+            /** @description Values of parameters by name; those with a default may be left out. */
+            parameters?: Record<string, never>;
+        };
+        /** @description Template of a tenant. */
+        TemplateView: {
+            /** Format: date-time */
+            created_at: string;
+            document: components["schemas"]["TemplateDocument"];
+            name: string;
+            /**
+             * Format: date-time
+             * @description Time of the present version.
+             */
+            updated_at: string;
+            /** @description Author of the present version. */
+            updated_by: components["schemas"]["Actor"];
+            /**
+             * Format: int64
+             * @description 1, and one more with each replacement.
+             */
+            version: number;
+        };
         /**
          * @description Change of a tenant's quota, weight, pods, limits, caps on preemption, sharing of families and
          *     remote sessions. A field that is left out stays.
@@ -5951,9 +6368,19 @@ export interface components {
             open_studies: number;
             /**
              * Format: int64
+             * @description Maximum number of schedules.
+             */
+            schedules: number;
+            /**
+             * Format: int64
              * @description Maximum number of stored secrets.
              */
             secrets: number;
+            /**
+             * Format: int64
+             * @description Maximum number of stored templates.
+             */
+            templates: number;
             /**
              * Format: int64
              * @description Maximum number of tokens that are neither revoked nor expired.
@@ -6413,6 +6840,11 @@ export interface components {
             jobs: components["schemas"]["JobId"][];
             /** @enum {string} */
             reason: "waiting_for_jobs";
+        } | {
+            /** Format: int32 */
+            limit: number;
+            /** @enum {string} */
+            reason: "waiting_for_array";
         } | {
             /** @enum {string} */
             reason: "suspended";
@@ -8438,6 +8870,236 @@ export interface operations {
             };
         };
     };
+    listSchedules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All schedules */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_ScheduleView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the schedule */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The schedule */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    setSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the schedule: 1 to 63 characters of a-z, 0-9 and '-' */
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** @description Times, rules and the job's document */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScheduleDocument"];
+                "application/yaml": components["schemas"]["ScheduleDocument"];
+            };
+        };
+        responses: {
+            /** @description Created or replaced */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the schedule */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pauseSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the schedule */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Paused, perhaps before */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resumeSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the schedule */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Resumed, perhaps before */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    runSchedule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters, chosen by the client; one for each submission */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                /** @description Name of the schedule */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Submitted */
+            201: {
+                headers: {
+                    /** @description Path of the job */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     listSecrets: {
         parameters: {
             query?: never;
@@ -9077,6 +9739,188 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Page_TrialView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listTemplates: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All templates */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_TemplateView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getTemplate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the template */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The template */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplateView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    setTemplate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the template: 1 to 63 characters of a-z, 0-9 and '-' */
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** @description Parameters and the job document */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TemplateDocument"];
+                "application/yaml": components["schemas"]["TemplateDocument"];
+            };
+        };
+        responses: {
+            /** @description Created or replaced */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplateView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteTemplate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the template */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    submitTemplate: {
+        parameters: {
+            query?: {
+                /** @description Check the document and answer with the job, without submitting it. */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description 1 to 255 visible ASCII characters, chosen by the client; one for each submission */
+                "Idempotency-Key"?: string | null;
+            };
+            path: {
+                /** @description Name of the template */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TemplateValues"];
+            };
+        };
+        responses: {
+            /** @description `dry_run`: the filled document is valid; the id is all zeros and nothing was submitted */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobView"];
+                };
+            };
+            /** @description Submitted */
+            201: {
+                headers: {
+                    /** @description Path of the job */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobView"];
                 };
             };
             /** @description A refusal */

@@ -4,6 +4,9 @@ import type { components } from "./schema";
 type Schemas = components["schemas"];
 
 export type Actor = Schemas["Actor"];
+export type ScheduleView = Schemas["ScheduleView"];
+export type TemplateView = Schemas["TemplateView"];
+export type TemplateParameter = Schemas["TemplateParameter"];
 export type SecretView = Schemas["SecretView"];
 export type JobPhase = Schemas["JobPhase"];
 export type Intent = Schemas["Intent"];

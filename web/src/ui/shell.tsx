@@ -17,6 +17,7 @@ import { setTheme, useTheme, type Theme } from "./theme";
 const PAGES: { to: string; label: string; icon: IconName }[] = [
   { to: "/jobs", label: "Jobs", icon: "jobs" },
   { to: "/studies", label: "Studies", icon: "studies" },
+  { to: "/schedules", label: "Schedules", icon: "clock" },
   { to: "/nodes", label: "Nodes", icon: "nodes" },
   { to: "/secrets", label: "Secrets", icon: "key" },
   { to: "/submit", label: "Submit", icon: "submit" },

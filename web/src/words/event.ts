@@ -17,6 +17,7 @@ export function tone(event: MusterEvent): Tone {
       return ofJob(event.state);
     case "job_stop_requested":
     case "job_waits":
+    case "schedule_skipped":
     case "peer_gone":
     case "rank_judged":
     case "node_faulted":
@@ -49,6 +50,10 @@ export function tone(event: MusterEvent): Tone {
       return event.excluded ? "bad" : "good";
     case "node_noticed":
       return event.notice.closed === "open" ? "good" : "warn";
+    case "template_set":
+    case "template_deleted":
+    case "schedule_changed":
+    case "job_scheduled":
     case "secret_set":
     case "secret_deleted":
     case "remote_session_opened":

@@ -14,16 +14,25 @@ const VARIABLE: &str = "ARRAY_INDEX";
 /// Label that the jobs of one array have in common.
 pub const LABEL: &str = "array";
 
-/// Indices of an array, ascending.
+/// Indices of an array, and the number of its jobs that run at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArrayIndices(pub Vec<u32>);
+pub struct ArrayIndices {
+    /// Ascending.
+    pub indices: Vec<u32>,
+    /// `None` without a limit.
+    pub parallel: Option<u32>,
+}
 
-/// Reads indices such as `0-9` or `1,4,8-12`.
+/// Reads indices such as `0-9`, `1,4,8-12` or `0-99%8`, as Slurm does.
 ///
 /// # Errors
 /// What is expected, for clap.
 pub fn indices(text: &str) -> Result<ArrayIndices, String> {
-    const EXPECTED: &str = "expected indices such as 0-9 or 1,4,8-12";
+    const EXPECTED: &str = "expected indices such as 0-9, 1,4,8-12 or 0-99%8";
+    let (text, parallel) = match text.split_once('%') {
+        Some((text, limit)) => (text, Some(parallel(limit)?)),
+        None => (text, None),
+    };
     let mut indices = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -43,7 +52,15 @@ pub fn indices(text: &str) -> Result<ArrayIndices, String> {
             indices.len()
         ));
     }
-    Ok(ArrayIndices(indices))
+    Ok(ArrayIndices { indices, parallel })
+}
+
+/// Reads the number of jobs that run at the same time.
+fn parallel(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(limit @ 1..=10_000) => Ok(limit),
+        _ => Err("expected 1 to 10000 jobs at the same time after %".to_owned()),
+    }
 }
 
 /// Returns the document of one job: `{index}` in arguments and variables is replaced, and the
@@ -91,15 +108,22 @@ fn replace(value: &mut Value, index: u32) {
 ///
 /// # Errors
 /// The first refusal, after the jobs before it were submitted.
-pub async fn submit(session: &CliSession, document: &Value, indices: &[u32]) -> anyhow::Result<()> {
+pub async fn submit(
+    session: &CliSession,
+    document: &Value,
+    given: &ArrayIndices,
+) -> anyhow::Result<()> {
     let name = document["name"].as_str().unwrap_or_default();
     let mut random = [0; 4];
     getrandom::fill(&mut random)
         .map_err(|error| UsageError(format!("the system gives no randomness: {error}")))?;
     let array = format!("{name}-{:08x}", u32::from_le_bytes(random));
     let mut jobs = Vec::new();
-    for (done, index) in indices.iter().enumerate() {
-        let element = element(document, &array, *index);
+    for (done, index) in given.indices.iter().enumerate() {
+        let mut element = element(document, &array, *index);
+        if let Some(parallel) = given.parallel {
+            element["array"] = json!({ "name": array, "parallel": parallel });
+        }
         let submitted = session.client.submit(&element, None).await;
         let submitted = submitted.with_context(|| {
             format!("index {index} was not submitted; {done} jobs before it were ({LABEL}={array})")
@@ -119,11 +143,19 @@ pub async fn submit(session: &CliSession, document: &Value, indices: &[u32]) -> 
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> (Vec<u32>, Option<u32>) {
+        let given = indices(text).expect(text);
+        (given.indices, given.parallel)
+    }
+
     #[test]
     fn indices_are_numbers_and_ranges() {
-        assert_eq!(indices("0-3"), Ok(ArrayIndices(vec![0, 1, 2, 3])));
-        assert_eq!(indices("7,1-2,2"), Ok(ArrayIndices(vec![1, 2, 7])));
-        for wrong in ["", "a", "3-1", "1-", "-1", "0-1000", "1,,2"] {
+        assert_eq!(read("0-3"), (vec![0, 1, 2, 3], None));
+        assert_eq!(read("7,1-2,2"), (vec![1, 2, 7], None));
+        assert_eq!(read("0-1%8"), (vec![0, 1], Some(8)));
+        for wrong in [
+            "", "a", "3-1", "1-", "-1", "0-1000", "1,,2", "0-3%0", "0-3%", "0%1%2", "%2",
+        ] {
             assert!(indices(wrong).is_err(), "{wrong}");
         }
         let many = "0-599,600-1200";

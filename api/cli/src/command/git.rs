@@ -2,13 +2,15 @@
 
 use super::UsageError;
 use anyhow::{Context as _, bail};
+use muster_model::schedule::SCHEDULE_LABEL;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Labels that describe the code and the array of one submission, and not of its copies.
-pub const OF_SUBMISSION: [&str; 3] = [COMMIT, CHANGED, super::array::LABEL];
+/// Labels that describe the code, the array and the schedule of one submission, and not of its
+/// copies.
+pub const OF_SUBMISSION: [&str; 4] = [COMMIT, CHANGED, super::array::LABEL, SCHEDULE_LABEL];
 
 /// Label with the commit of the code.
 const COMMIT: &str = "git-commit";

@@ -30,12 +30,14 @@ pub mod remote;
 pub mod replay;
 mod resolve_job;
 pub mod run;
+pub mod schedule;
 pub mod secrets;
 pub mod show;
 pub mod simulate;
 mod simulation_args;
 pub mod study;
 pub mod submit;
+pub mod template;
 mod tenant_limits;
 mod tenant_lookup;
 mod tenant_pods;
@@ -134,6 +136,12 @@ pub enum RemoteCommand {
     Tenants(tenants::TenantsArgs),
     /// List priority classes; set or delete one
     Priorities(priorities::PrioritiesArgs),
+    /// List schedules: jobs at the times of a cron expression; create, pause or run one
+    #[command(visible_alias = "schedules")]
+    Schedule(schedule::ScheduleArgs),
+    /// List templates: job documents with parameters; store or delete one
+    #[command(visible_alias = "templates")]
+    Template(template::TemplateArgs),
     /// List secrets for programs; store or delete one
     Secrets(secrets::SecretsArgs),
     /// List tokens; create or revoke one
@@ -202,6 +210,8 @@ impl RemoteCommand {
             Self::Uncordon(node) => node.run(session, false).await?,
             Self::Tenants(options) => options.run(session).await?,
             Self::Priorities(options) => options.run(session).await?,
+            Self::Schedule(options) => options.run(session).await?,
+            Self::Template(options) => options.run(session).await?,
             Self::Secrets(options) => options.run(session).await?,
             Self::Tokens(options) => options.run(session).await?,
             Self::Families(options) => options.run(session).await?,

@@ -61,8 +61,9 @@ pub struct RunArgs {
     /// name. May be repeated.
     #[arg(long = "secret-file", value_name = "NAME[=FILE]")]
     secret_files: Vec<String>,
-    /// Submit a job per index, such as 0-9 or 1,4,8-12. {index} in the arguments is replaced, and
-    /// the variable ARRAY_INDEX holds the index.
+    /// Submit a job per index, such as 0-9 or 1,4,8-12; with 0-99%8 at most 8 of the jobs run at
+    /// the same time. {index} in the arguments is replaced, and the variable ARRAY_INDEX holds the
+    /// index.
     #[arg(long, value_name = "INDICES", value_parser = array::indices, conflicts_with = "study")]
     array: Option<ArrayIndices>,
     /// Start after the success of this job, or with `:end` after any end; may be repeated.
@@ -172,8 +173,8 @@ impl RunArgs {
             })?;
             return Ok(ExitCode::SUCCESS);
         }
-        if let Some(ArrayIndices(indices)) = &self.array {
-            array::submit(session, &document, indices).await?;
+        if let Some(given) = &self.array {
+            array::submit(session, &document, given).await?;
             return Ok(ExitCode::SUCCESS);
         }
         let job = session.client.submit(&document, None).await?;

@@ -1,7 +1,7 @@
 //! `muster submit`: reads a job document and submits it.
 
 use super::git::OF_SUBMISSION;
-use super::{CliSession, UsageError, code, follow_job, git, resolve_job, wait};
+use super::{CliSession, UsageError, code, follow_job, git, resolve_job, template, wait};
 use crate::document::{self, read};
 use crate::output::line;
 use crate::refused::with_lines;
@@ -24,8 +24,11 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(150);
 pub struct SubmitArgs {
     /// The document, YAML or JSON; `-` reads standard input. With --from it may be omitted; that
     /// job's document is then used.
-    #[arg(required_unless_present = "from")]
+    #[arg(required_unless_present_any = ["from", "template"])]
     file: Option<PathBuf>,
+    /// Fill this template of the tenant; --set then sets its parameters, such as lr=0.1.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "from"])]
+    template: Option<String>,
     /// Begin from a checkpoint of another job (name or id), by default its newest.
     #[arg(long, value_name = "JOB[@STEP]")]
     from: Option<String>,
@@ -68,8 +71,10 @@ impl SubmitArgs {
             let text = format!("this is the document of a study: muster study create {file}");
             anyhow::bail!(UsageError(text));
         }
-        for assignment in &self.set {
-            assign(&mut document, assignment)?;
+        if self.template.is_none() {
+            for assignment in &self.set {
+                assign(&mut document, assignment)?;
+            }
         }
         resolve_job::enter_after(session, &mut document, &self.after).await?;
         for named in &self.ship {
@@ -142,6 +147,9 @@ async fn hint(session: &CliSession, id: JobId) {
 impl SubmitArgs {
     /// Returns the given document, or that of the parent job.
     async fn document(&self, session: &CliSession) -> anyhow::Result<serde_json::Value> {
+        if let Some(name) = &self.template {
+            return template::filled(session, name, &self.set).await;
+        }
         let Some(from) = &self.from else {
             return read(self.file.as_ref().expect("clap requires one of the two"));
         };
@@ -176,6 +184,7 @@ fn fork(spec: &JobSpec) -> anyhow::Result<serde_json::Value> {
     if let Some(fields) = document.as_object_mut() {
         // The jobs that the other one waited for may have failed or been deleted since.
         fields.remove("after");
+        fields.remove("array");
     }
     Ok(document)
 }

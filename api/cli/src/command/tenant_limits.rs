@@ -42,6 +42,12 @@ pub struct TenantLimitsArgs {
     /// Stored secrets.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     secrets: Option<TenantLimitArg>,
+    /// Schedules.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    schedules: Option<TenantLimitArg>,
+    /// Stored templates.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    templates: Option<TenantLimitArg>,
     /// Stored events from the tasks of one job.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     job_events: Option<TenantLimitArg>,
@@ -104,6 +110,8 @@ impl TenantLimitsArgs {
             job_artifacts: value(self.job_artifacts),
             job_artifact_bytes: value(self.job_artifact_bytes),
             secrets: value(self.secrets),
+            schedules: value(self.schedules),
+            templates: value(self.templates),
             job_events: value(self.job_events),
             job_event_bytes: value(self.job_event_bytes),
             job_points: value(self.job_points),

@@ -58,7 +58,7 @@ enum TenantVerb {
     /// Show or set what the pods of its tasks may use, where tasks are pods
     Pods(tenant_pods::TenantPodsArgs),
     /// Show or set limits on its open work and on the stored volume per job
-    Limits(tenant_limits::TenantLimitsArgs),
+    Limits(Box<tenant_limits::TenantLimitsArgs>),
     /// Show or set caps on what its jobs may demand in `preemption`
     Preemption(tenant_preemption::TenantPreemptionArgs),
     /// Show or set whether measured speeds of its job families are shared with other tenants

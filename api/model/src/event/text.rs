@@ -11,6 +11,7 @@ use crate::text::plural;
 use crate::wait::Waiting;
 use std::collections::BTreeSet;
 use std::fmt;
+use time::{OffsetDateTime, UtcOffset};
 
 /// Longest list of nodes that is given in full.
 const NODES: usize = 4;
@@ -181,6 +182,35 @@ impl Event {
             Self::SecretDeleted { name, by, .. } => {
                 format!("Secret {name} deleted{}", by_whom(Some(by)))
             }
+            Self::TemplateSet { name, version, by } => {
+                format!(
+                    "Version {version} of template {name} stored{}",
+                    by_whom(Some(by))
+                )
+            }
+            Self::TemplateDeleted { name, by, .. } => {
+                format!("Template {name} deleted{}", by_whom(Some(by)))
+            }
+            Self::ScheduleChanged { name, change, by } => {
+                format!(
+                    "Schedule {name} {}{}",
+                    change.as_str(),
+                    by_whom(by.as_ref())
+                )
+            }
+            Self::JobScheduled {
+                schedule,
+                planned_at,
+            } => match planned_at {
+                Some(at) => format!("Submitted by schedule {schedule} for {}", minute(*at)),
+                None => format!("Submitted by schedule {schedule} at a user's request"),
+            },
+            Self::ScheduleSkipped {
+                name, planned_at, ..
+            } => format!(
+                "Schedule {name} submitted no job for {}",
+                minute(*planned_at)
+            ),
             Self::AfterFailed {
                 job_id,
                 name,
@@ -228,7 +258,8 @@ impl Event {
             Self::JobPlaced { why, .. }
             | Self::JobStopRequested { why, .. }
             | Self::JobTurned { why, .. }
-            | Self::NodeExcluded { why, .. } => Some(why.clone()),
+            | Self::NodeExcluded { why, .. }
+            | Self::ScheduleSkipped { reason: why, .. } => Some(why.clone()),
             Self::JobWaits { waiting } => {
                 let remedy = waiting.remedy();
                 remedy.map(|change| format!("{}: {change}", to_start(waiting)))
@@ -290,6 +321,13 @@ fn asked(intent: Intent) -> &'static str {
         Intent::Pause => "pause",
         Intent::Cancel => "cancel",
     }
+}
+
+/// Returns a time to the minute, in UTC.
+fn minute(at: OffsetDateTime) -> String {
+    let at = at.to_offset(UtcOffset::UTC);
+    let (date, hour, minute) = (at.date(), at.hour(), at.minute());
+    format!("{date} {hour:02}:{minute:02} UTC")
 }
 
 /// Returns an empty text if the history does not name an actor.

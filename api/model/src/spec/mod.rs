@@ -4,6 +4,7 @@
 //! by field.
 
 mod after;
+mod array;
 mod code;
 mod command;
 mod compression;
@@ -22,6 +23,7 @@ mod validate;
 mod verdicts;
 
 pub use after::{AFTER_JOBS_UNIX_MS, After, AfterEnd, MAX_AFTER};
+pub use array::ArrayMember;
 pub use code::{CODE_FOLDER, Code, PythonEnvironment, code_folder, code_object, is_sha256};
 pub use command::{Command, Ends, KeptPath, RESERVED};
 pub use compression::{
@@ -89,6 +91,9 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schema(max_items = 16))]
     pub after: Vec<After>,
+    /// Array of the job, of whose jobs a limited number run at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayMember>,
     #[serde(default)]
     pub exchange: Exchange,
     #[serde(default)]

@@ -113,6 +113,10 @@ limits! {
     job_artifact_bytes = 100 << 30;
     /// Maximum number of stored secrets.
     secrets = 1_000;
+    /// Maximum number of schedules.
+    schedules = 100;
+    /// Maximum number of stored templates.
+    templates = 200;
     /// Maximum number of events that the tasks of one job report, including evaluations. Later ones
     /// are dropped.
     job_events = 100_000;

@@ -15,9 +15,11 @@ mod node;
 mod problem;
 mod question;
 mod round;
+mod schedule;
 mod secret;
 mod stream;
 mod study;
+mod template;
 mod tenant;
 
 pub use artifact::ArtifactView;
@@ -40,12 +42,14 @@ pub use question::{
     TenantShift, WhatIf, WhatIfView,
 };
 pub use round::{RoundSummaryView, RoundTotals, RoundView};
+pub use schedule::{PlannedTime, ScheduleView};
 pub use secret::{SecretVersion, SecretView};
 pub use stream::{LogEnd, LogPiece, Opened, ProgressMessage, name};
 pub use study::{
     Ask, Asked, BestTrialView, Proposal, ProposedTrial, StudyExtension, StudyView, Tell,
     TellAnswer, TrialCounts, TrialPoint, TrialResult, TrialSource, TrialView,
 };
+pub use template::{TemplateValues, TemplateView};
 pub use tenant::{
     CreatedToken, Me, NewTenant, NewToken, RevokedTokens, TenantChange, TenantView, TokenView,
     UserView,

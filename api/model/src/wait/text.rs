@@ -18,6 +18,13 @@ impl fmt::Display for Wait {
                 let jobs: Vec<String> = jobs.iter().map(JobId::to_string).collect();
                 write!(f, "starts after {}", jobs.join(", "))
             }
+            Self::WaitingForArray { limit: 1 } => {
+                write!(f, "starts after the job of its array that has not ended")
+            }
+            Self::WaitingForArray { limit } => write!(
+                f,
+                "starts when fewer than {limit} earlier jobs of its array have not ended"
+            ),
             Self::Suspended => write!(f, "paused by a user"),
             Self::WaitingForQuota {
                 needed_gpus,

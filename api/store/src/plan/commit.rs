@@ -3,6 +3,7 @@
 use super::draft::{From, JobDraft, RevisionStart};
 use super::{CommitOutcome, CommitRefusal, Conflict, PlanIds, start, turn, wait};
 use crate::after;
+use crate::array;
 use crate::error::StoreError;
 use crate::event::{self, NewEvent};
 use crate::fault;
@@ -116,6 +117,7 @@ pub async fn commit(
     all.events.extend(waited.events);
     all.events
         .extend(after::settle(conn, &all.ended, now).await?);
+    array::settle(conn, &all.ended).await?;
     event::append(conn, &all.events).await?;
     node::bump(conn, &all.touched).await?;
     if !all.events.is_empty() {

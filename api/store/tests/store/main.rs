@@ -26,6 +26,7 @@ mod request;
 mod resize;
 mod retention;
 mod round;
+mod schedule;
 mod secret;
 mod service;
 mod study;

@@ -32,6 +32,12 @@ begin
     insert into secret (tenant_id, name, version, key_id, nonce, ciphertext, created_at, updated_at, updated_by)
         values (red, 'HF_TOKEN', 1, 'a', '', '', t, t, '{"user": "ann"}')
         on conflict (tenant_id, name) do update set version = secret.version + 1, updated_at = excluded.updated_at;
+    insert into schedule (tenant_id, name, user_id, cron, time_zone, catch_up, overlap, document, next_at, last, created_at, updated_at)
+        values (red, 'nightly', ann, '@daily', 'UTC', 'none', 'allow', '{}', t, '{}', t, t)
+        on conflict (tenant_id, name) do update set next_at = excluded.next_at;
+    insert into template (tenant_id, name, document, version, created_at, updated_at, updated_by)
+        values (red, 'train', '{}', 1, t, t, '{"user": "ann"}')
+        on conflict (tenant_id, name) do update set version = template.version + 1, updated_at = excluded.updated_at;
     insert into question (id, tenant_id, asked_at, expires_at, question)
         select md5('question-' || d || '-' || n)::uuid, red, t, t + interval '1 minute', '{}' from generate_series(1, 5) n;
     insert into round (number, at, snapshot, plan, report)
@@ -85,6 +91,8 @@ begin
         from generate_series(1, 20) n, generate_series(1, 2) s;
     insert into job_after (job_id, before_id, tenant_id, condition)
         select md5('job-' || d || '-2')::uuid, md5('job-' || d || '-1')::uuid, red, 'end';
+    insert into job_array (job_id, tenant_id, name, parallel, held)
+        select md5('job-' || d || '-' || n)::uuid, red, 'folds', 8, false from generate_series(1, 2) n;
     insert into epoch_loss (job_id, epoch, tenant_id, loss_sum, samples)
         select md5('job-' || d || '-' || n)::uuid, 1, red, 0, 1 from generate_series(1, 20) n;
     insert into speed (job_id, workers, ps_shards, tenant_id, steps_per_s, samples)

@@ -284,8 +284,12 @@ impl WaitExplainer<'_, '_> {
         let live = &self.round.jobs[index];
         let not_before_ms = live.not_before_ms;
         if not_before_ms.is_some_and(|at| at >= AFTER_JOBS_UNIX_MS) {
-            let jobs = live.job.after.clone();
-            return Wait::WaitingForJobs { jobs };
+            return match live.job.array_limit {
+                Some(limit) if live.job.after.is_empty() => Wait::WaitingForArray { limit },
+                _ => Wait::WaitingForJobs {
+                    jobs: live.job.after.clone(),
+                },
+            };
         }
         if let Some(until_unix_ms) = not_before_ms.filter(|&at| at > self.round.now_ms) {
             return Wait::BackingOff {

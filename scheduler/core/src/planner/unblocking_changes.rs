@@ -76,6 +76,7 @@ impl UnblockingChanges<'_, '_> {
             | Wait::NotConsidered
             | Wait::BehindEarlierJobs { .. }
             | Wait::WaitingForJobs { .. }
+            | Wait::WaitingForArray { .. }
             | Wait::Suspended
             | Wait::WaitingForPreemptedWorkloads { .. }
             | Wait::BackingOff { .. } => Vec::new(),
@@ -324,6 +325,7 @@ pub(crate) fn never_could_start(round: &RoundState<'_>, live: &PlannedJob<'_>, w
         Wait::NotConsidered
         | Wait::BehindEarlierJobs { .. }
         | Wait::WaitingForJobs { .. }
+        | Wait::WaitingForArray { .. }
         | Wait::Suspended
         | Wait::WaitingForQuota { .. }
         | Wait::WaitingForGpus { .. }

@@ -47,6 +47,9 @@ pub struct SnapshotJob {
     /// [`AFTER_JOBS_UNIX_MS`](muster_model::spec::AFTER_JOBS_UNIX_MS).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<JobId>,
+    /// Maximum number of jobs of its array that may run; `None` without an array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array_limit: Option<u32>,
     pub workers: Range,
     pub ps_shards: Range,
     /// Whether the number of workers must be a power of two.

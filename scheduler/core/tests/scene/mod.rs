@@ -293,6 +293,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> SnapshotJob {
         retries: 3,
         not_before_ms: None,
         after: Vec::new(),
+        array_limit: None,
         workers: Range { min: 1, max: 1 },
         ps_shards: Range { min: 1, max: 1 },
         worker: WorkerDemand {

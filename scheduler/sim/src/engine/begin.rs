@@ -136,6 +136,7 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> SnapshotJob {
         retries: spec.retries,
         not_before_ms: None,
         after: Vec::new(),
+        array_limit: None,
         workers: spec.workers,
         ps_shards: spec.ps_shards,
         worker: WorkerDemand {

@@ -74,6 +74,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> SnapshotJob {
         retries: 3,
         not_before_ms: None,
         after: Vec::new(),
+        array_limit: None,
         workers: Range { min: 1, max: 8 },
         ps_shards: Range { min: 1, max: 1 },
         worker: WorkerDemand {

@@ -38,8 +38,8 @@ export function ownFields(spec: JobView["spec"]): JobView["spec"] {
   return { ...own, resources: { worker: own.resources.worker } };
 }
 
-/** Labels that describe the code and the array of one submission. */
-const OF_SUBMISSION = new Set(["git-commit", "git-changed", "array"]);
+/** Labels that describe the code, the array and the schedule of one submission. */
+const OF_SUBMISSION = new Set(["git-commit", "git-changed", "array", "schedule"]);
 
 /**
  * Removes what belongs to the first job: labels of Muster, for example of its Kubernetes object,
@@ -48,6 +48,7 @@ const OF_SUBMISSION = new Set(["git-commit", "git-changed", "array"]);
 function unlabelled(spec: JobView["spec"]): JobView["spec"] {
   const own = { ...spec };
   delete own.after;
+  delete own.array;
   if (own.labels === undefined) return own;
   const labels = Object.entries(own.labels).filter(
     ([name]) => !name.startsWith("muster.dev/") && !OF_SUBMISSION.has(name),

@@ -1,4 +1,5 @@
 // Page to submit a job, from an example or from another job's checkpoint.
+import { useState, type ReactNode } from "react";
 import { Link, useNavigate, useSearchParams } from "react-router";
 import { submit } from "../../api/calls";
 import { useResource } from "../../api/resource";
@@ -9,6 +10,7 @@ import { useTitle } from "../../ui/title";
 import { count } from "../../words/number";
 import { DocumentPage, Valid } from "./document";
 import { againOf, forkOf, type Fork } from "./fork";
+import { FromTemplate, NO_FORM } from "./from-template";
 import { Planned, neverStarts, usePlan } from "./plan";
 import { JOB_TEMPLATES } from "./templates";
 
@@ -28,13 +30,29 @@ export function SubmitPage() {
     if (same.data === null) return <Loading label="Loading the other job" rows={8} />;
     return <OneJob key={`again ${again}`} fork={null} start={same.data} />;
   }
-  if (from === null) return <OneJob key="example" fork={null} />;
+  if (from === null) return <NewJob />;
   if (forked.error !== null) return <Failure error={forked.error} retry={forked.reload} />;
   if (forked.data === null) return <Loading label="Loading the other job" rows={8} />;
   return <OneJob key={`${from} ${named ?? "newest"}`} fork={forked.data} />;
 }
 
-function OneJob({ fork, start }: { fork: Fork | null; start?: string }) {
+/** The draft, an example, or a filled template of the tenant. */
+function NewJob() {
+  const [form, setForm] = useState(NO_FORM);
+  const [filled, setFilled] = useState<{ text: string; count: number } | null>(null);
+  const fill = (text: string) => setFilled((before) => ({ text, count: (before?.count ?? 0) + 1 }));
+  return (
+    <OneJob
+      key={filled === null ? "example" : `filled ${filled.count}`}
+      fork={null}
+      {...(filled === null ? {} : { start: filled.text })}
+    >
+      <FromTemplate form={form} onForm={setForm} onFilled={fill} />
+    </OneJob>
+  );
+}
+
+function OneJob({ fork, start, children }: { fork: Fork | null; start?: string; children?: ReactNode }) {
   const navigate = useNavigate();
   return (
     <DocumentPage
@@ -49,7 +67,7 @@ function OneJob({ fork, start }: { fork: Fork | null; start?: string }) {
       help={<Help />}
       checked={(job, text) => <Checked key={text} job={job} text={text} />}
     >
-      {fork === null ? null : <Origin fork={fork} />}
+      {fork === null ? children : <Origin fork={fork} />}
     </DocumentPage>
   );
 }

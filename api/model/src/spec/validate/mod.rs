@@ -76,6 +76,7 @@ impl JobSpec {
         );
         self.check_labels(&mut errors);
         self.check_after(&mut errors);
+        self.check_array(&mut errors);
         self.check_node_constraints(&mut errors);
         errors.check(
             "priority",

@@ -1,0 +1,36 @@
+//! `DELETE /templates/{name}`.
+
+use super::{missing, named};
+use crate::auth::Caller;
+use crate::clock;
+use crate::problem::ApiError;
+use crate::query::Params;
+use crate::state::ApiState;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use muster_store::{StoreError, template};
+
+/// Delete a template
+///
+/// Its jobs stay.
+#[utoipa::path(
+    delete, path = "/templates/{name}", operation_id = "deleteTemplate", tag = "templates",
+    params(("name" = String, Path, description = "Name of the template")),
+    responses((status = 204, description = "Deleted")),
+)]
+#[tracing::instrument(name = "api.template.delete", skip_all, fields(template = name))]
+pub async fn delete(
+    State(app): State<ApiState>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Params(()): Params<()>,
+) -> Result<StatusCode, ApiError> {
+    named(&name)?;
+    let mut tx = app.begin(&caller).await?;
+    let (tenant, actor) = (caller.tenant_id, caller.actor());
+    if !template::delete(&mut tx, tenant, &name, &actor, clock::now()).await? {
+        return Err(missing(&mut tx, &name).await?);
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,292 @@
+//! Schedules of tenants. The caller computes the planned times.
+
+mod due;
+
+pub use due::{DueSchedule, Owner, advance, due, lock_due, owner, record_job};
+
+use crate::error::StoreError;
+use crate::event::{self, NewEvent};
+use crate::int_convert::unsigned;
+use crate::limit;
+use crate::notify::{self, NotifyChannel};
+use muster_model::actor::Actor;
+use muster_model::event::Event;
+use muster_model::id::{JobId, TenantId, UserId};
+use muster_model::schedule::{
+    CatchUp, Overlap, ScheduleChange, ScheduleDocument, SchedulePause, ScheduleRun,
+};
+use muster_model::spec::JobSpec;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// A stored schedule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScheduleRow {
+    pub name: String,
+    pub user_id: UserId,
+    /// Name of the user.
+    pub owner: String,
+    pub document: ScheduleDocument,
+    pub paused: Option<SchedulePause>,
+    /// The next planned time.
+    pub next_at: OffsetDateTime,
+    /// Result of the newest planned time.
+    pub last: Option<ScheduleRun>,
+    pub last_job: Option<JobId>,
+    pub created_at: OffsetDateTime,
+    pub updated_at: OffsetDateTime,
+}
+
+/// A schedule that a user stores.
+#[derive(Debug, Clone, Copy)]
+pub struct NewSchedule<'a> {
+    pub tenant: TenantId,
+    pub name: &'a str,
+    pub user: UserId,
+    pub document: &'a ScheduleDocument,
+    /// The first planned time.
+    pub next_at: OffsetDateTime,
+}
+
+struct ScheduleSqlRow {
+    name: String,
+    user_id: Uuid,
+    owner: String,
+    cron: String,
+    time_zone: String,
+    catch_up: String,
+    overlap: String,
+    document: Json<JobSpec>,
+    paused: Option<String>,
+    next_at: OffsetDateTime,
+    last: Option<Json<ScheduleRun>>,
+    last_job: Option<Uuid>,
+    created_at: OffsetDateTime,
+    updated_at: OffsetDateTime,
+}
+
+/// The columns of every query of schedules. A macro, because `query_as!` takes only literals.
+macro_rules! select_schedules {
+    ($rest:literal $(, $argument:expr)* $(,)?) => {
+        sqlx::query_as!(
+            ScheduleSqlRow,
+            r#"select s.name, s.user_id, u.name as owner, s.cron, s.time_zone, s.catch_up, s.overlap,
+                      s.document as "document: Json<JobSpec>", s.paused, s.next_at,
+                      s.last as "last: Json<ScheduleRun>", s.last_job, s.created_at, s.updated_at
+               from schedule s join app_user u on u.id = s.user_id "# + $rest
+            $(, $argument)*
+        )
+    };
+}
+use select_schedules;
+
+/// Creates or replaces a schedule and appends an event. A schedule that a user has paused stays
+/// paused; the results of its earlier times stay.
+///
+/// # Errors
+/// [`StoreError::Exceeded`] if it is new and the tenant has the maximum number.
+pub async fn put(
+    conn: &mut PgConnection,
+    new: &NewSchedule<'_>,
+    by: &Actor,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    limit::hold(conn, new.tenant).await?;
+    let others = sqlx::query_scalar!(
+        r#"select count(*) as "others!" from schedule where name <> $1"#,
+        new.name
+    )
+    .fetch_one(&mut *conn)
+    .await?;
+    let most = limit::of(conn, new.tenant).await?.schedules;
+    limit::below("schedules", most, unsigned(others))?;
+    let document = new.document;
+    sqlx::query!(
+        "insert into schedule (tenant_id, name, user_id, cron, time_zone, catch_up, overlap, document, next_at, created_at, updated_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
+         on conflict (tenant_id, name) do update
+            set user_id = excluded.user_id, cron = excluded.cron, time_zone = excluded.time_zone,
+                catch_up = excluded.catch_up, overlap = excluded.overlap, document = excluded.document,
+                next_at = excluded.next_at, updated_at = excluded.updated_at,
+                paused = case when schedule.paused = $11 then schedule.paused end",
+        new.tenant.0,
+        new.name,
+        new.user.0,
+        document.cron,
+        document.time_zone,
+        document.catch_up.as_str(),
+        document.overlap.as_str(),
+        Json(&document.job) as _,
+        new.next_at,
+        now,
+        SchedulePause::ByUser.as_str()
+    )
+    .execute(&mut *conn)
+    .await?;
+    let change = ScheduleChange::Stored;
+    record(conn, (new.tenant, new.name), change, Some(by), now).await
+}
+
+async fn record(
+    conn: &mut PgConnection,
+    (tenant, name): (TenantId, &str),
+    change: ScheduleChange,
+    by: Option<&Actor>,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let event = Event::ScheduleChanged {
+        name: name.to_owned(),
+        change,
+        by: by.cloned(),
+    };
+    append(conn, tenant, None, event, now).await
+}
+
+async fn append(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    job_id: Option<JobId>,
+    event: Event,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let event = NewEvent {
+        at: now,
+        tenant_id: Some(tenant),
+        job_id,
+        node_id: None,
+        event,
+    };
+    event::append(conn, &[event]).await?;
+    notify::send(conn, &[NotifyChannel::Events]).await
+}
+
+/// Deletes a schedule and appends an event. Its jobs stay. Returns `false` if it does not exist.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn delete(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    name: &str,
+    by: &Actor,
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query!("delete from schedule where name = $1", name)
+        .execute(&mut *conn)
+        .await?;
+    if done.rows_affected() == 0 {
+        return Ok(false);
+    }
+    let change = ScheduleChange::Deleted;
+    record(conn, (tenant, name), change, Some(by), now).await?;
+    Ok(true)
+}
+
+/// Deletes all schedules of the tenant in scope, which is being deleted.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn delete_all(conn: &mut PgConnection) -> Result<(), StoreError> {
+    sqlx::query!("delete from schedule").execute(conn).await?;
+    Ok(())
+}
+
+/// Pauses a schedule and appends an event, unless it is paused.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn pause(
+    conn: &mut PgConnection,
+    (tenant, name): (TenantId, &str),
+    why: SchedulePause,
+    by: Option<&Actor>,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let done = sqlx::query!(
+        "update schedule set paused = $2 where name = $1 and paused is null",
+        name,
+        why.as_str()
+    )
+    .execute(&mut *conn)
+    .await?;
+    if done.rows_affected() == 0 {
+        return Ok(());
+    }
+    let change = ScheduleChange::Paused;
+    record(conn, (tenant, name), change, by, now).await
+}
+
+/// Lets a paused schedule submit again, beginning with `next_at`, and appends an event.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn resume(
+    conn: &mut PgConnection,
+    (tenant, name): (TenantId, &str),
+    next_at: OffsetDateTime,
+    by: &Actor,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let done = sqlx::query!(
+        "update schedule set paused = null, next_at = $2 where name = $1 and paused is not null",
+        name,
+        next_at
+    )
+    .execute(&mut *conn)
+    .await?;
+    if done.rows_affected() == 0 {
+        return Ok(());
+    }
+    let change = ScheduleChange::Resumed;
+    record(conn, (tenant, name), change, Some(by), now).await
+}
+
+/// Returns the schedules of the tenant in scope by name.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn list(conn: &mut PgConnection) -> Result<Vec<ScheduleRow>, StoreError> {
+    let rows = select_schedules!(r#"order by s.name collate "C""#)
+        .fetch_all(conn)
+        .await?;
+    Ok(rows.into_iter().map(ScheduleRow::from).collect())
+}
+
+/// Returns a schedule.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Option<ScheduleRow>, StoreError> {
+    let row = select_schedules!("where s.name = $1", name)
+        .fetch_optional(conn)
+        .await?;
+    Ok(row.map(ScheduleRow::from))
+}
+
+impl From<ScheduleSqlRow> for ScheduleRow {
+    fn from(row: ScheduleSqlRow) -> Self {
+        let known = "a constraint keeps other names out of the column";
+        Self {
+            name: row.name,
+            user_id: row.user_id.into(),
+            owner: row.owner,
+            document: ScheduleDocument {
+                cron: row.cron,
+                time_zone: row.time_zone,
+                catch_up: CatchUp::of_name(&row.catch_up).expect(known),
+                overlap: Overlap::of_name(&row.overlap).expect(known),
+                job: row.document.0,
+            },
+            paused: row
+                .paused
+                .map(|why| SchedulePause::of_name(&why).expect(known)),
+            next_at: row.next_at,
+            last: row.last.map(|last| last.0),
+            last_job: row.last_job.map(JobId::from),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+}

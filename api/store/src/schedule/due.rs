@@ -1,0 +1,178 @@
+//! Planned times that have come. The transaction that locks a due schedule submits its job and
+//! advances `next_at`, so no two API servers submit a job for the same time.
+
+use super::{ScheduleRow, ScheduleSqlRow, append, select_schedules};
+use crate::error::StoreError;
+use crate::int_convert::signed;
+use muster_model::event::Event;
+use muster_model::id::{JobId, TenantId, UserId};
+use muster_model::schedule::{ScheduleResult, ScheduleRun};
+use muster_model::spec::JobSpec;
+use muster_model::tenant::Access;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+
+/// A schedule whose planned time has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueSchedule {
+    pub tenant: TenantId,
+    pub name: String,
+}
+
+/// Owner of a schedule who has a valid token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    pub tenant_name: String,
+    /// Greatest access of the valid tokens.
+    pub access: Access,
+}
+
+/// Returns up to `most` due schedules of all tenants, the longest overdue first. Needs no scope.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn due(
+    conn: &mut PgConnection,
+    now: OffsetDateTime,
+    most: u64,
+) -> Result<Vec<DueSchedule>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select tenant_id as "tenant_id!", name as "name!" from muster_due_schedules($1, $2)"#,
+        now,
+        signed(most)
+    )
+    .fetch_all(conn)
+    .await?;
+    let due = rows.into_iter().map(|row| DueSchedule {
+        tenant: row.tenant_id.into(),
+        name: row.name,
+    });
+    Ok(due.collect())
+}
+
+/// Returns a schedule of the tenant in scope and locks it. `None` if it is not due any more, or
+/// another transaction has locked it. The second value is the last job if it has not ended.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn lock_due(
+    conn: &mut PgConnection,
+    name: &str,
+    now: OffsetDateTime,
+) -> Result<Option<(ScheduleRow, Option<JobId>)>, StoreError> {
+    let row = select_schedules!(
+        "where s.name = $1 and s.paused is null and s.next_at <= $2 for update of s skip locked",
+        name,
+        now
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    let Some(row) = row.map(ScheduleRow::from) else {
+        return Ok(None);
+    };
+    let Some(last) = row.last_job else {
+        return Ok(Some((row, None)));
+    };
+    let is_open = sqlx::query_scalar!(
+        r#"select finished_at is null and deleted_at is null as "is_open!" from job where id = $1"#,
+        last.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    let open = is_open.unwrap_or(false).then_some(last);
+    Ok(Some((row, open)))
+}
+
+/// Returns the owner of a schedule; `None` without a valid token.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn owner(
+    conn: &mut PgConnection,
+    user: UserId,
+    now: OffsetDateTime,
+) -> Result<Option<Owner>, StoreError> {
+    let row = sqlx::query!(
+        r#"select t.name, bool_or(k.access = 'admin') as "is_admin!"
+           from api_token k join tenant t on t.id = k.tenant_id
+           where k.user_id = $1 and k.revoked_at is null and (k.expires_at is null or k.expires_at > $2)
+           group by t.name"#,
+        user.0,
+        now
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| Owner {
+        tenant_name: row.name,
+        access: if row.is_admin {
+            Access::Admin
+        } else {
+            Access::Member
+        },
+    }))
+}
+
+/// Records the result of a planned time and sets the next one. The caller has locked the schedule.
+/// A job that was not submitted is an event of the tenant.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn advance(
+    conn: &mut PgConnection,
+    (tenant, name): (TenantId, &str),
+    run: &ScheduleRun,
+    next_at: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let job = match &run.result {
+        ScheduleResult::Submitted { job } => Some(*job),
+        ScheduleResult::Skipped { .. } | ScheduleResult::Refused { .. } => None,
+    };
+    sqlx::query!(
+        "update schedule set next_at = $2, last = $3, last_job = coalesce($4, last_job) where name = $1",
+        name,
+        next_at,
+        Json(run) as _,
+        job.map(|job| job.0)
+    )
+    .execute(&mut *conn)
+    .await?;
+    let event = match &run.result {
+        ScheduleResult::Submitted { .. } => Event::JobScheduled {
+            schedule: name.to_owned(),
+            planned_at: Some(run.planned_at),
+        },
+        ScheduleResult::Skipped { reason } | ScheduleResult::Refused { reason } => {
+            Event::ScheduleSkipped {
+                name: name.to_owned(),
+                planned_at: run.planned_at,
+                reason: reason.clone(),
+            }
+        }
+    };
+    append(conn, tenant, job, event, run.at).await
+}
+
+/// Records a job that a user submitted with the schedule outside of its times.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn record_job(
+    conn: &mut PgConnection,
+    (tenant, name): (TenantId, &str),
+    job: JobId,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update schedule set last_job = $2 where name = $1",
+        name,
+        job.0
+    )
+    .execute(&mut *conn)
+    .await?;
+    let event = Event::JobScheduled {
+        schedule: name.to_owned(),
+        planned_at: None,
+    };
+    append(conn, tenant, Some(job), event, now).await
+}
