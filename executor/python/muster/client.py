@@ -88,6 +88,18 @@ class Client:
         """
         return Job(self._transport, self._create("jobs", ["submit"], _document.read(document), code, dry_run))
 
+    def submit_template(self, name: str, parameters: Optional[Mapping[str, Any]] = None, *, dry_run: bool = False) -> Job:
+        """Submits a job from a template of the tenant with the values of its parameters. With
+        `dry_run` the values and the document are only checked.
+
+        Raises :class:`muster.errors.InvalidRequest`, which names the wrong parameters.
+        """
+        # A repeated request with the same key creates nothing.
+        key = None if dry_run else str(uuid.uuid4())
+        query = {"dry_run": True} if dry_run else None
+        body = {"parameters": dict(parameters or {})}
+        return Job(self._transport, self._transport.post(["templates", name, "submit"], body, query, key))
+
     def run(
         self,
         argv: Sequence[Any],

@@ -49,6 +49,23 @@ class Sources(Folder):
             _document.read("no-such.yaml")
 
 
+class Templates(unittest.TestCase):
+    def test_values_are_sent_once_by_key(self):
+        with Server((201, job())) as server:
+            Client(server.url, "t").submit_template("rank", {"lr": 0.1})
+        request = server.requests[-1]
+        self.assertTrue(request.path.endswith("/templates/rank/submit"), request.path)
+        self.assertEqual(request.json(), {"parameters": {"lr": 0.1}})
+        self.assertTrue(request.headers.get("Idempotency-Key"))
+
+    def test_dry_run_has_no_key(self):
+        with Server((200, job())) as server:
+            Client(server.url, "t").submit_template("rank", dry_run=True)
+        request = server.requests[-1]
+        self.assertEqual(request.query, {"dry_run": ["true"]})
+        self.assertIsNone(request.headers.get("Idempotency-Key"))
+
+
 class Programs(unittest.TestCase):
     def test_document_is_that_of_the_command_line(self):
         found = _document.of_program(
