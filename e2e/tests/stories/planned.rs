@@ -46,7 +46,7 @@ async fn schedule_submits_its_job_once() {
     let path = file(&cluster, "report.yaml", document);
     let path = path.to_str().expect("UTF-8");
     let set = ["schedule", "set", "yearly", path, "--cron", "@yearly"];
-    cluster.run(&[&set[..], &["--catch-up", "latest"]].concat());
+    let _stored = cluster.run(&[&set[..], &["--catch-up", "latest"]].concat());
     assert_eq!(shown(&cluster).last_job, None);
     make_due(&cluster).await;
     let job = loop {
@@ -78,7 +78,7 @@ async fn array_of_a_template_runs_within_its_limit() {
     let template = "parameters: [{ name: word, type: string }]\njob:\n  version: muster/v1\n  name: say\n  \
                     command: { argv: [sh, -c, 'echo \"$0\"', \"${word}\"] }\n";
     let path = file(&cluster, "template.yaml", template);
-    cluster.run(&["template", "set", "say", path.to_str().expect("UTF-8")]);
+    let _stored = cluster.run(&["template", "set", "say", path.to_str().expect("UTF-8")]);
     let hostile = "word=a: [b]\nc; $(d)";
     let submit = [
         "-o",
