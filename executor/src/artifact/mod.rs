@@ -10,7 +10,7 @@ mod object;
 mod output;
 mod store;
 mod upload;
-mod walk;
+pub(crate) mod walk;
 
 pub use client::ArtifactClient;
 pub(crate) use error::ArtifactError;
