@@ -6,6 +6,7 @@
 
 mod client;
 mod error;
+mod in_flight;
 mod object;
 mod output;
 mod store;
