@@ -21,7 +21,9 @@ mod validate;
 mod verdicts;
 
 pub use after::{AFTER_JOBS_UNIX_MS, After, AfterEnd, MAX_AFTER};
-pub use code::{CODE_FOLDER, Code, PythonEnvironment, code_folder, code_object, is_sha256};
+pub use code::{
+    CODE_FOLDER, Code, GitSource, LockFile, PythonEnvironment, code_folder, code_object, is_sha256,
+};
 pub use command::{Command, Ends, RESERVED};
 pub use compression::{
     CodecConfig, Codecs, Compression, HalfFormat, LayerCodec, Norm, Rounding, TernScale,

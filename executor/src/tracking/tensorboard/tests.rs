@@ -67,7 +67,9 @@ impl Site {
         self.runs.finish(&self.launch, &self.folder());
         let mut reports = Vec::new();
         if self.folder().events().is_there() {
-            let read = events::each(&self.folder().events(), |report| reports.push(report.clone()));
+            let read = events::each(&self.folder().events(), |report| {
+                reports.push(report.clone())
+            });
             read.expect("read");
         }
         reports
