@@ -303,7 +303,7 @@ fn without_git(error: CommandError) -> CommandError {
 mod tests {
     use super::*;
     use crate::command::test_launch;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     /// A repository of another user's machine, and a task that needs its commit.
     struct Site {
@@ -355,8 +355,18 @@ mod tests {
 
         /// Lays out the code of a new task. Returns its working folder.
         fn task(&self, name: &str, commit: &str) -> Result<PathBuf, CommandError> {
+            self.task_with(name, commit, &json!({}))
+        }
+
+        fn task_with(
+            &self,
+            name: &str,
+            commit: &str,
+            env: &Value,
+        ) -> Result<PathBuf, CommandError> {
             let url = format!("file://{}", self.origin().display());
-            let command = json!({ "argv": ["true"], "git": { "url": url, "commit": commit } });
+            let git = json!({ "url": url, "commit": commit });
+            let command = json!({ "argv": ["true"], "env": env, "git": git });
             let command: Command = serde_json::from_value(command).expect("a command");
             let task = self.place.path().join("data/tasks").join(name);
             let work = task.join("work");
@@ -402,18 +412,23 @@ mod tests {
     #[test]
     fn server_without_ids_sends_everything() {
         let site = Site::new("sha1");
-        for setting in ["protocol.version=0", "uploadpack.allowAnySHA1InWant=false"] {
-            let (name, value) = setting.split_once('=').expect("a pair");
-            git(&site.origin(), &["config", name, value]);
-        }
-        let failed = Failed {
-            how: String::new(),
-            said: Some(
-                "error: Server does not allow request for unadvertised object 0a".to_owned(),
-            ),
-        };
-        assert!(is_not_by_id(&failed));
-        assert_eq!(site.text("a", &site.commit), "print(1)");
+        // Servers of the first protocol send only what a branch or tag names.
+        let old = json!({
+            "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "protocol.version",
+            "GIT_CONFIG_VALUE_0": "0",
+        });
+        let work = site.task_with("a", &site.commit, &old).expect("fetched");
+        let text = fs::read_to_string(work.join("train.py")).expect("the file");
+        assert_eq!(text, "print(1)");
+        let kept = fs::read_dir(site.place.path().join("data/environments"));
+        let tenant = kept.expect("kept").next().expect("one").expect("read");
+        let kept = fs::read_dir(tenant.path())
+            .expect("kept")
+            .filter_map(Result::ok);
+        let mut kept = kept.filter(|entry| entry.path().is_dir());
+        let kept = kept.next().expect("one").path();
+        let all = git(&kept, &["rev-list", "--all", "--count"]);
+        assert_eq!(all, "2", "the server has sent everything");
         let error = site.task("b", &"0a".repeat(20)).expect_err("no commit");
         assert!(matches!(error, CommandError::NoCommit { .. }), "{error}");
         assert!(!error.is_retryable());
