@@ -67,6 +67,7 @@ fn users() -> OpenApiRouter<ApiState> {
         .routes(routes!(job::download::checkpoint_file))
         .routes(routes!(job::artifacts::artifacts))
         .routes(routes!(job::artifacts::content))
+        .routes(routes!(job::artifact_archive::archive))
         .routes(routes!(job::download::model))
         .routes(routes!(remote::open::open))
         .routes(routes!(code::get::get, code::put::put))

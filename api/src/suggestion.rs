@@ -4,7 +4,7 @@
 use muster_model::text::similar;
 
 /// Fields and values of other systems, with their place in Muster's documents.
-const ELSEWHERE: [(&str, &str); 24] = [
+const ELSEWHERE: [(&str, &str); 27] = [
     ("accelerators", "resources.worker.gpus"),
     ("args", "command.argv"),
     ("cpus", "resources.worker.cpu_milli"),
@@ -12,6 +12,7 @@ const ELSEWHERE: [(&str, &str); 24] = [
     ("environment", "command.env"),
     ("environment_variables", "command.env"),
     ("envs", "command.env"),
+    ("git_url", "command.git.url"),
     ("gpu", "resources.worker.gpus"),
     ("gpus", "resources.worker.gpus"),
     ("image", "pod.image"),
@@ -22,6 +23,8 @@ const ELSEWHERE: [(&str, &str); 24] = [
     ("num_nodes", "scale.workers"),
     ("num_workers", "scale.workers"),
     ("replicas", "scale.workers"),
+    ("repo", "command.git.url"),
+    ("repository", "command.git.url"),
     ("requirements", "command.python.requirements"),
     ("run", "command.argv"),
     ("script", "command.argv"),

@@ -66,6 +66,12 @@ impl NodeTaskFolder {
         self.0.join("output")
     }
 
+    /// Positions up to which TensorBoard's event files of the output folder are read.
+    #[must_use]
+    pub(crate) fn tensorboard(&self) -> TaskFile {
+        TaskFile::large(self.0.join("tensorboard.json"))
+    }
+
     /// Token by which a command reports progress. It permits appends to this task's events.
     #[must_use]
     pub fn token(&self) -> TaskFile {

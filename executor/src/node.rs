@@ -300,7 +300,7 @@ impl NodeLoop {
             let had_ended = entry.is_ended();
             entry.refresh(runner_status);
             if entry.is_ended() && !had_ended {
-                self.tracked.finish(entry.launch.task_id);
+                self.tracked.finish(&entry.launch, &entry.folder);
             }
         }
         self.tracked.follow(&self.ledger);

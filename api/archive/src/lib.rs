@@ -12,11 +12,13 @@
 mod copy;
 mod digest;
 mod pack;
+mod stream;
 mod unpack;
 
 pub use copy::{Sent, receive, send};
 pub use digest::ArchiveDigest;
 pub use pack::{Packed, pack};
+pub use stream::{TAR_END, tar_head, tar_padding};
 pub use unpack::unpack;
 
 use std::io;

@@ -45,6 +45,19 @@ impl Client {
         download(request.query(&[("path", path)])).await
     }
 
+    /// Downloads the artifacts of a job whose path begins with `prefix`, as one tar file.
+    pub async fn artifact_archive(&self, id: JobId, prefix: &str) -> Result<Download, ClientError> {
+        let request = self.request(
+            Method::GET,
+            &["jobs", &id.to_string(), "artifacts", "archive"],
+        );
+        let request = match prefix {
+            "" => request,
+            prefix => request.query(&[("prefix", prefix)]),
+        };
+        download(request).await
+    }
+
     /// Downloads metrics of a job as CSV; without names all of them.
     pub async fn export_metrics(
         &self,

@@ -389,10 +389,10 @@ impl ObjectBucket {
     pub async fn upload(&self, upload: &Upload, content: &[&[u8]]) -> Result<(), ObjectsError> {
         let path = self.path(&upload.name);
         let bytes = content.iter().map(|slice| slice.len()).sum::<usize>();
-        let part_bytes = PART_BYTES.max(bytes.div_ceil(MAX_PARTS).next_multiple_of(1 << 20));
+        let part_bytes = Self::part_bytes(bytes as u64);
         let mut rest = RemainingSlices(content.to_vec());
         let mut sending = JoinSet::new();
-        let mut sent: Vec<Option<PartId>> = Vec::new();
+        let mut sent: Vec<Option<SentPart>> = Vec::new();
         loop {
             let part = rest.take(part_bytes);
             let is_last = part.is_empty();
@@ -402,7 +402,8 @@ impl ObjectBucket {
                 };
                 let (at, id): (usize, object_store::Result<PartId>) =
                     done.expect("sending a part does not panic");
-                sent[at] = Some(id.map_err(self.failed("write", &upload.name))?);
+                let id = id.map_err(self.failed("write", &upload.name))?;
+                sent[at] = Some(SentPart(id));
             }
             if is_last {
                 continue;
@@ -417,14 +418,9 @@ impl ObjectBucket {
                 )
             });
         }
-        let sent = sent
-            .into_iter()
-            .map(|id| id.expect("all were sent"))
-            .collect();
-        let completed = self.parts.complete_multipart(&path, &upload.id, sent).await;
-        completed
-            .map(drop)
-            .map_err(self.failed("complete", &upload.name))
+        let sent = sent.into_iter();
+        let sent = sent.map(|part| part.expect("all were sent"));
+        self.complete(upload, sent.collect()).await
     }
 
     /// Returns the size of a part for an object of up to `bytes` bytes whose content comes in

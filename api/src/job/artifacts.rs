@@ -8,9 +8,7 @@ use crate::state::ApiState;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use futures::{StreamExt as _, stream};
@@ -46,21 +44,26 @@ impl FromQuery for ArtifactsParams {
 
     fn take(query: &mut Query) -> Self {
         let most = u64::from(PAGE_MAX);
-        let prefix: Option<String> = query.one("prefix", "a text");
-        let prefix = prefix.unwrap_or_default();
-        if prefix.len() > MAX_PATH_BYTES {
-            query.wrong(
-                "prefix",
-                &format!("{} bytes", prefix.len()),
-                "at most 500 bytes",
-            );
-        }
         Self {
-            prefix,
+            prefix: read_prefix(query),
             limit: u32::try_from(query.number("limit", most, 1..=most)).unwrap_or(PAGE_MAX),
             after: query.after(),
         }
     }
+}
+
+/// Reads the parameter `prefix`.
+pub(super) fn read_prefix(query: &mut Query) -> String {
+    let prefix: Option<String> = query.one("prefix", "a text");
+    let prefix = prefix.unwrap_or_default();
+    if prefix.len() > MAX_PATH_BYTES {
+        query.wrong(
+            "prefix",
+            &format!("{} bytes", prefix.len()),
+            "at most 500 bytes",
+        );
+    }
+    prefix
 }
 
 #[derive(Debug, utoipa::IntoParams)]
@@ -69,16 +72,13 @@ pub struct ArtifactContentParams {
     /// Path of the artifact.
     #[param(min_length = 1, max_length = 500)]
     pub path: String,
-    /// `true`: to be shown by a browser, with the content type of the artifact and without scripts.
-    /// Default: to be saved as a file.
-    pub inline: Option<bool>,
     /// Only this number of bytes from the beginning.
     #[param(minimum = 1, maximum = 1048576)]
     pub first_bytes: Option<u64>,
 }
 
 impl FromQuery for ArtifactContentParams {
-    const NAMES: &'static [&'static str] = &["path", "inline", "first_bytes"];
+    const NAMES: &'static [&'static str] = &["path", "first_bytes"];
 
     fn take(query: &mut Query) -> Self {
         let path: Option<String> = query.one("path", PATH_RULE);
@@ -91,11 +91,7 @@ impl FromQuery for ArtifactContentParams {
         if let Some(bytes) = first_bytes.filter(|bytes| !(1..=MAX_FIRST_BYTES).contains(bytes)) {
             query.wrong("first_bytes", &bytes.to_string(), &expected);
         }
-        Self {
-            path,
-            inline: query.one("inline", "true or false"),
-            first_bytes,
-        }
+        Self { path, first_bytes }
     }
 }
 
@@ -158,43 +154,35 @@ pub async fn content(
     drop(tx);
     let row = found
         .ok_or_else(|| ApiError::not_found(format!("artifact {:?} of job {id}", params.path)))?;
-    let Some(files) = &app.files else {
-        let detail = "this daemon was started without checkpoint_root, so it has no files to give";
-        return Err(ApiError::new(ProblemKind::NotFound, detail));
-    };
+    let files = app.files.as_ref().ok_or_else(no_files)?;
     let mut file = files.read_artifact(caller.tenant_id, id, &row).await?;
     if let Some(most) = params.first_bytes.filter(|most| *most < file.bytes) {
         file.body = first(file.body, most);
         (file.bytes, file.sha256) = (most, None);
     }
     let mut response = download::answer(file, &plain_name(&params.path));
-    protect(response.headers_mut(), &row, params.inline == Some(true));
+    protect(response.headers_mut());
     Ok(response)
 }
 
+/// Returns the error of a daemon that cannot read files.
+pub(super) fn no_files() -> ApiError {
+    let detail = "this daemon was started without checkpoint_root, so it has no files to give";
+    ApiError::new(ProblemKind::NotFound, detail)
+}
+
 /// Adds headers against scripts in a program's files. The page of this origin has a token.
-fn protect(headers: &mut HeaderMap, row: &ArtifactRow, is_inline: bool) {
+pub(super) fn protect(headers: &mut HeaderMap) {
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-    if !is_inline {
-        return;
-    }
-    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("inline"));
-    let kind = &row.content.content_type;
-    let is_text = kind.starts_with("text/") || kind == "application/json";
-    let kind = if is_text {
-        format!("{kind}; charset=utf-8")
-    } else {
-        kind.clone()
-    };
-    if let Ok(value) = HeaderValue::from_str(&kind) {
-        headers.insert(CONTENT_TYPE, value);
-    }
-    debug_assert!(headers.contains_key(CONTENT_LENGTH));
+    headers.insert(
+        "x-content-type-options",
+        HeaderValue::from_static("nosniff"),
+    );
 }
 
 /// Returns the last name of a path in characters that a header may contain.
-fn plain_name(path: &str) -> String {
+pub(super) fn plain_name(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     let is_plain =
         |character: char| character.is_ascii_alphanumeric() || ".-_ ".contains(character);

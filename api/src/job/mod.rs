@@ -1,6 +1,7 @@
 //! Jobs: one file per verb. Requests write intents here; the scheduler's rounds decide.
 
 mod after;
+pub mod artifact_archive;
 pub mod artifacts;
 pub mod cancel;
 pub mod checkpoints;

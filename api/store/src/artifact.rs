@@ -45,7 +45,7 @@ pub struct ArtifactRow {
 }
 
 /// What holds for an artifact that a task is about to write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArtifactAdmission {
     /// It may have up to this number of bytes.
     Fits { most_bytes: u64 },
@@ -53,15 +53,19 @@ pub enum ArtifactAdmission {
     Present,
     /// A task of a later revision has written the path.
     Stale,
+    /// The path is a folder of this artifact, or below it.
+    Clash { other: String },
 }
 
 /// Result of a stored artifact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArtifactKept {
     /// With the object that is not needed any more.
     Kept { replaced: Option<Uuid> },
     /// Nothing was stored: a task of a later revision has written the path.
     Stale,
+    /// Nothing was stored: the path is a folder of this artifact, or below it.
+    Clash { other: String },
 }
 
 /// Returns the job for which a task writes, for the scheduler. `None` unless the node has this
@@ -115,9 +119,27 @@ pub async fn admit(
         if sha256 == Some(content.sha256.as_str()) && bytes == content.bytes {
             return Ok(ArtifactAdmission::Present);
         }
+    } else if let Some(other) = clash(conn, writer.job, path).await? {
+        return Ok(ArtifactAdmission::Clash { other });
     }
     let most_bytes = room(conn, writer, present.as_ref(), bytes).await?;
     Ok(ArtifactAdmission::Fits { most_bytes })
+}
+
+/// Returns an artifact beside which a path would be a file and a folder: `a` and `a/b`. A download
+/// could not write both.
+async fn clash(
+    conn: &mut PgConnection,
+    job: JobId,
+    path: &str,
+) -> Result<Option<String>, StoreError> {
+    for (end, _) in path.match_indices('/') {
+        if let Some(above) = get(conn, job, &path[..end]).await? {
+            return Ok(Some(above.path));
+        }
+    }
+    let below = list(conn, job, (&format!("{path}/"), ""), 1).await?;
+    Ok(below.rows.into_iter().next().map(|row| row.path))
 }
 
 /// Returns the number of bytes that an artifact may have. It replaces `present`. Artifacts of
@@ -191,6 +213,11 @@ pub async fn keep(
         .is_some_and(|row| row.revision > writer.revision)
     {
         return Ok(ArtifactKept::Stale);
+    }
+    if present.is_none()
+        && let Some(other) = clash(conn, writer.job, path).await?
+    {
+        return Ok(ArtifactKept::Clash { other });
     }
     room(conn, writer, present.as_ref(), content.bytes).await?;
     let (kind, index) = match writer.role {

@@ -8,6 +8,7 @@ use muster_model::task::Role;
 use muster_store::artifact::{self, ArtifactContent, ArtifactWriter};
 use muster_store::pool;
 use serde_json::Value;
+use std::io::Read as _;
 use std::path::PathBuf;
 use uuid::Uuid;
 
@@ -98,16 +99,12 @@ async fn content_is_never_run_by_a_browser() {
         "attachment; filename=\"report _1_.html\""
     );
     assert_eq!(saved.header("muster-sha256").len(), 64);
-    let shown = world.get(RED, &format!("{content}&inline=true")).await;
-    assert_eq!(shown.header("content-type"), "text/html; charset=utf-8");
-    for answer in [&saved, &shown] {
-        assert_eq!(answer.header("x-content-type-options"), "nosniff");
-        let policy = answer.header("content-security-policy");
-        assert!(
-            policy.starts_with("sandbox; default-src 'none'"),
-            "{policy}"
-        );
-    }
+    assert_eq!(saved.header("x-content-type-options"), "nosniff");
+    let policy = saved.header("content-security-policy");
+    assert!(
+        policy.starts_with("sandbox; default-src 'none'"),
+        "{policy}"
+    );
     let first = world.get(RED, &format!("{content}&first_bytes=7")).await;
     assert_eq!(first.text(), "<script");
     assert_eq!(first.header("content-length"), "7");
@@ -117,6 +114,7 @@ async fn content_is_never_run_by_a_browser() {
         "/content?path=/etc/passwd",
         "/content?path=a%0ab",
         "/content?path=a&first_bytes=0",
+        "/content?path=a&inline=true",
     ] {
         let status = world.get(RED, &url(job, wrong)).await.status;
         assert!(
@@ -143,4 +141,61 @@ async fn changed_file_of_the_store_is_not_served() {
     let answer = world.get(RED, &content).await;
     assert!(!answer.status.is_success(), "{}", answer.status);
     assert!(!answer.text().contains("root:"));
+}
+
+/// Returns path and content of each entry.
+fn entries(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut archive = tar::Archive::new(archive);
+    let mut found = Vec::new();
+    for entry in archive.entries().expect("entries") {
+        let mut entry = entry.expect("an entry");
+        assert_eq!(entry.header().entry_type(), tar::EntryType::Regular);
+        let path = entry.path().expect("a path").display().to_string();
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).expect("read");
+        found.push((path, content));
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn archive_has_all_artifacts_in_a_tar_file() {
+    let world = World::new().await;
+    let job = world.submit("writer").await;
+    let long = format!("plots/{}/größe.txt", "d".repeat(300));
+    let mut expected = Vec::new();
+    for number in 0..510 {
+        expected.push((format!("many/{number:03}"), vec![b'x'; number]));
+    }
+    expected.push((long, b"long".to_vec()));
+    for (path, content) in &expected {
+        write(&world, job, path, content).await;
+    }
+    let all = world.get(RED, &url(job, "/archive")).await;
+    assert_eq!(all.header("content-type"), "application/x-tar");
+    assert_eq!(
+        all.header("content-disposition"),
+        "attachment; filename=\"writer-artifacts.tar\""
+    );
+    assert!(all.header("content-security-policy").starts_with("sandbox"));
+    assert_eq!(entries(&all.body), expected);
+    assert!(all.body.ends_with(&[0; 1024]), "it is complete");
+    let plots = world.get(RED, &url(job, "/archive?prefix=plots/")).await;
+    assert_eq!(entries(&plots.body), expected[510..]);
+    for (token, path) in [(RED, "/archive?prefix=none"), (BLUE, "/archive")] {
+        assert_eq!(world.get(token, &url(job, path)).await.status, 404);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn archive_with_a_changed_file_is_aborted() {
+    let world = World::new().await;
+    let job = world.submit("writer").await;
+    write(&world, job, "a.txt", b"content").await;
+    let file = write(&world, job, "b.txt", b"content").await;
+    for change in ["Content", "cut"] {
+        std::fs::write(&file, change).expect("written");
+        let answer = world.try_get(RED, &url(job, "/archive")).await;
+        assert!(answer.is_err(), "{change}");
+    }
 }

@@ -197,6 +197,11 @@ impl World {
     }
 
     pub async fn send(&self, request: Request<Body>) -> Answer {
+        self.try_send(request).await.expect("a whole body")
+    }
+
+    /// Returns an error if the body of the answer is aborted.
+    pub async fn try_send(&self, request: Request<Body>) -> Result<Answer, axum::Error> {
         let response = self
             .router
             .clone()
@@ -204,19 +209,21 @@ impl World {
             .await
             .expect("the router answers");
         let (parts, body) = response.into_parts();
-        let body = axum::body::to_bytes(body, 64 << 20)
-            .await
-            .expect("a whole body")
-            .to_vec();
-        Answer {
+        let body = axum::body::to_bytes(body, 64 << 20).await?.to_vec();
+        Ok(Answer {
             status: parts.status,
             headers: parts.headers,
             body,
-        }
+        })
     }
 
     pub async fn get(&self, token: &str, path: &str) -> Answer {
         self.send(request(Method::GET, token, path, Body::empty()))
+            .await
+    }
+
+    pub async fn try_get(&self, token: &str, path: &str) -> Result<Answer, axum::Error> {
+        self.try_send(request(Method::GET, token, path, Body::empty()))
             .await
     }
 

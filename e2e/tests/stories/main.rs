@@ -6,6 +6,7 @@ mod artifacts;
 mod bad_input;
 mod browser;
 mod checkpoint_request;
+mod code_from_git;
 mod commands;
 mod cpu_only;
 mod defragment;

@@ -132,7 +132,13 @@ class Job(Resource):
         return list(self._transport.items(["jobs", self.id, "artifacts"], query))
 
     def download_artifacts(self, folder: Union[str, "os.PathLike[str]"] = ".", prefix: str = "") -> List[pathlib.Path]:
-        """Downloads the artifacts whose path begins with `prefix` into a folder. Returns their files."""
+        """Downloads the artifacts whose path begins with `prefix` into a folder. Returns their files.
+
+        A name that ends with `.tar` is one tar file of all of them, unless it is a folder."""
+        whole = pathlib.Path(folder)
+        if whole.suffix == ".tar" and not whole.is_dir():
+            self._transport.save(["jobs", self.id, "artifacts", "archive"], {"prefix": prefix} if prefix else {}, whole)
+            return [whole]
         files = []
         for found in self.artifacts(prefix):
             parts = found["path"].split("/")

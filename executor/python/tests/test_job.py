@@ -54,6 +54,24 @@ class Artifacts(unittest.TestCase):
         self.assertEqual(files, [place / "plots" / "a b.txt"])
         self.assertEqual(files[0].read_bytes(), b"abc")
 
+    def test_tar_file_is_downloaded_as_one(self):
+        place = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, place)
+        with Server((200, job()), (200, b"tar")) as server:
+            files = Client(server.url, "t").job(ID).download_artifacts(place / "all.tar", "plots/")
+            self.assertTrue(server.requests[1].path.endswith("/artifacts/archive"), server.requests[1].path)
+            self.assertEqual(server.requests[1].query["prefix"], ["plots/"])
+        self.assertEqual(files, [place / "all.tar"])
+        self.assertEqual(files[0].read_bytes(), b"tar")
+
+    def test_aborted_tar_file_is_an_error(self):
+        place = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, place)
+        with Server((200, job()), (200, b"3\r\ntar\r\n", {"Transfer-Encoding": "chunked"})) as server:
+            with self.assertRaises(errors.MusterError):
+                Client(server.url, "t").job(ID).download_artifacts(place / "all.tar")
+        self.assertEqual(list(place.glob("all.tar")), [])
+
     def test_changed_content_is_an_error(self):
         with self.assertRaisesRegex(errors.MusterError, "expected 00"):
             self.download("plots/a.txt", "00")

@@ -23,6 +23,8 @@ pub(crate) enum ArtifactError {
     Refused { message: String, limit: String },
     #[error("it became larger during the upload than the {most_bytes} bytes that it may have")]
     Grown { most_bytes: u64 },
+    #[error("other uploads of the job take the rest of its limit now")]
+    Busy,
     #[error("it changed during the upload")]
     Changed,
     #[error("it cannot be read")]
@@ -51,6 +53,7 @@ impl ArtifactError {
         match self {
             Self::NoSession
             | Self::Silent
+            | Self::Busy
             | Self::Changed
             | Self::StoreFull
             | Self::Store(_)

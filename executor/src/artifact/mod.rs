@@ -6,11 +6,12 @@
 
 mod client;
 mod error;
+mod in_flight;
 mod object;
 mod output;
 mod store;
 mod upload;
-mod walk;
+pub(crate) mod walk;
 
 pub use client::ArtifactClient;
 pub(crate) use error::ArtifactError;

@@ -2,6 +2,7 @@
 
 use super::client::{Admission, ArtifactClient, Uploaded};
 use super::error::ArtifactError;
+use super::in_flight::{BytesInFlight, ReservedBytes};
 use super::object::{self, Modes, ObjectWriter, Pieces, Written};
 use crate::clock;
 use futures::{Stream, TryStreamExt as _};
@@ -25,6 +26,7 @@ pub struct ArtifactStore {
     client: ArtifactClient,
     place: Place,
     modes: Modes,
+    in_flight: BytesInFlight,
 }
 
 /// A listed artifact.
@@ -69,6 +71,7 @@ impl ArtifactStore {
             client,
             place,
             modes,
+            in_flight: BytesInFlight::default(),
         }
     }
 
@@ -100,13 +103,17 @@ impl ArtifactStore {
         let object = clock::random_id()
             .map_err(ArtifactError::Store)?
             .to_string();
+        let reserved = self
+            .in_flight
+            .reserve(&folder, (announced.bytes, most_bytes));
+        let mut reserved = reserved?;
         let bound = match announced.bytes {
             0 => most_bytes,
             bytes => bytes.min(most_bytes),
         };
         let begun = ObjectWriter::begin(&self.place, &folder, &object, (bound, self.modes)).await;
         let mut writer = begun?;
-        let written = match fill(&mut writer, most_bytes, content).await {
+        let written = match fill(&mut writer, &mut reserved, content).await {
             Ok(written) => written,
             Err(error) => {
                 writer.give_up().await;
@@ -260,7 +267,7 @@ impl ArtifactStore {
 
 async fn fill<Content, Piece>(
     writer: &mut ObjectWriter,
-    most_bytes: u64,
+    reserved: &mut ReservedBytes,
     mut content: Content,
 ) -> Result<Written, ArtifactError>
 where
@@ -269,9 +276,7 @@ where
 {
     while let Some(piece) = content.try_next().await.map_err(ArtifactError::Read)? {
         let piece = piece.as_ref();
-        if writer.bytes() + piece.len() as u64 > most_bytes {
-            return Err(ArtifactError::Grown { most_bytes });
-        }
+        reserved.cover(writer.bytes() + piece.len() as u64)?;
         writer.write(piece).await?;
     }
     writer.finish().await

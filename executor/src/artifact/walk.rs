@@ -19,7 +19,7 @@ const MAX_UNFIT: usize = 50;
 
 /// State of a file's content, as far as the file system tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FileStamp {
+pub(crate) struct FileStamp {
     inode: u64,
     pub bytes: u64,
     modified: (i64, i64),
@@ -27,6 +27,10 @@ pub(super) struct FileStamp {
 }
 
 impl FileStamp {
+    pub(crate) fn inode(&self) -> u64 {
+        self.inode
+    }
+
     pub(super) fn of(found: &Metadata) -> Self {
         Self {
             inode: found.ino(),
@@ -39,7 +43,7 @@ impl FileStamp {
 
 /// A regular file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FoundFile {
+pub(crate) struct FoundFile {
     /// Relative to the folder; a path of an artifact.
     pub name: String,
     pub stamp: FileStamp,
@@ -47,7 +51,7 @@ pub(super) struct FoundFile {
 
 /// Content of a folder.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct FoundFiles {
+pub(crate) struct FoundFiles {
     pub files: Vec<FoundFile>,
     /// Names that are not kept, with the reason.
     pub unfit: Vec<(String, String)>,
@@ -78,7 +82,7 @@ impl FoundFiles {
 ///
 /// # Errors
 /// If the folder is a link, or cannot be read. A folder within it that cannot be read is unfit.
-pub(super) fn walk(top: &Path) -> io::Result<FoundFiles> {
+pub(crate) fn walk(top: &Path) -> io::Result<FoundFiles> {
     let mut found = FoundFiles::default();
     let mut names = 0;
     let mut folders = vec![String::new()];
@@ -149,7 +153,7 @@ fn visit(
 /// # Errors
 /// If it is gone, or is no regular file any more. A link to a file of another user is refused: the
 /// kernel may permit hard links to such files.
-pub(super) fn open(top: &Path, name: &str) -> io::Result<(File, FileStamp)> {
+pub(crate) fn open(top: &Path, name: &str) -> io::Result<(File, FileStamp)> {
     let (folder, name) = name.rsplit_once('/').unwrap_or(("", name));
     let handle = open_folder(top, folder)?;
     let file = handle.open(OsStr::new(name))?;

@@ -80,7 +80,8 @@ pub(super) fn until_ended(
             None if until_ms.is_some_and(|until_ms| clock::boottime_ms() >= until_ms) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                break Some("no end within a minute".to_owned());
+                let minutes = limit_ms.unwrap_or_default() / 60_000;
+                break Some(format!("no end within {minutes} min"));
             }
             None => thread::sleep(LOOK_EVERY),
         }

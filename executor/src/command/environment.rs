@@ -98,6 +98,8 @@ fn ours(launch: &TaskLaunch, peers: &Peers, paths: &Paths, add: &mut impl FnMut(
     }
     let output = NodeTaskFolder::at(&paths.task).output();
     add("MUSTER_OUTPUT_DIR", output.display().to_string());
+    // Hugging Face's Trainer writes its event files there.
+    add("TENSORBOARD_LOGGING_DIR", output.display().to_string());
     add("MUSTER_DATASET_DIR", paths.datasets.display().to_string());
     add("MUSTER_HOSTFILE", paths.hosts.display().to_string());
     // Shows log lines when they are printed.
@@ -295,6 +297,7 @@ pub(super) mod tests {
             ("MUSTER_RESTART_COUNT", "2"),
             ("MUSTER_CHECKPOINT_DIR", "/c/job"),
             ("MUSTER_OUTPUT_DIR", "/t/output"),
+            ("TENSORBOARD_LOGGING_DIR", "/t/output"),
             ("LR", "0.1"),
         ] {
             assert_eq!(set.get(name).map(String::as_str), Some(value), "{name}");

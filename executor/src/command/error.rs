@@ -26,6 +26,24 @@ pub enum CommandError {
         #[source]
         source: CodeFetchError,
     },
+    #[error(
+        "command.git needs the program git, which this node does not have; install git, or name an image that has it"
+    )]
+    NoGit,
+    #[error("cannot get commit {commit} of {url}: {what} ended with {how}{}; its output is in the task's log", saying(said.as_deref()))]
+    Git {
+        url: String,
+        commit: String,
+        what: String,
+        how: String,
+        said: Option<String>,
+    },
+    #[error("command.git.commit is {commit}, which is no commit of {url}: {why}")]
+    NoCommit {
+        url: String,
+        commit: String,
+        why: &'static str,
+    },
     #[error("the secrets of the program are not available")]
     Secrets(#[source] SecretsError),
     #[error("command.python.requirements is {path:?}, which {what}")]
@@ -34,6 +52,10 @@ pub enum CommandError {
         "command.python needs pip, and python3 of this node has neither pip nor ensurepip; install python3-pip or python3-venv"
     )]
     NoPip,
+    #[error(
+        "a lock file of command.python needs uv, and this node has neither uv nor pip to install it; install uv"
+    )]
+    NoUv,
     #[error("{what} ended with {how}{}; its output is in the task's log", saying(said.as_deref()))]
     Packages {
         what: &'static str,
@@ -110,6 +132,8 @@ impl CommandError {
                 saying(said.as_deref())
             )),
             Self::NoPip => Some("pip for python3".to_owned()),
+            Self::NoGit => Some("git".to_owned()),
+            Self::NoUv => Some("uv".to_owned()),
             // The interpreter of a script, or the loader of a program.
             Self::Start { program, source } if source.kind() == io::ErrorKind::NotFound => {
                 Some(format!("what {} is started with", program.display()))
@@ -117,6 +141,8 @@ impl CommandError {
             Self::Read { .. }
             | Self::Write { .. }
             | Self::Code { .. }
+            | Self::Git { .. }
+            | Self::NoCommit { .. }
             | Self::Secrets(_)
             | Self::Requirements { .. }
             | Self::Packages { .. }
@@ -135,6 +161,7 @@ impl CommandError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::NoCommand
+            | Self::NoCommit { .. }
             | Self::Requirements { .. }
             | Self::OriginInBucket
             | Self::Origin { .. } => false,
@@ -143,7 +170,10 @@ impl CommandError {
             Self::Read { .. }
             | Self::Write { .. }
             | Self::Packages { .. }
+            | Self::Git { .. }
+            | Self::NoGit
             | Self::NoPip
+            | Self::NoUv
             | Self::Port(_)
             | Self::Peers
             | Self::WorkingFolder { .. }

@@ -4,6 +4,7 @@
 use super::code;
 use super::environment::{Paths, split};
 use super::error::CommandError;
+use super::git;
 use super::keep;
 use crate::folder::NodeTaskFolder;
 use muster_model::assignment::{Peers, TaskLaunch};
@@ -32,7 +33,11 @@ const PACKAGE: [(&str, &str); 7] = [
 ];
 
 /// Creates the folders and writes the files. A file that begins with `#!` becomes executable.
-pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandError> {
+pub(super) fn lay_out(
+    paths: &Paths,
+    launch: &TaskLaunch,
+    command: &Command,
+) -> Result<(), CommandError> {
     if let Some(checkpoints) = &paths.checkpoints {
         make(checkpoints)?;
     }
@@ -55,6 +60,9 @@ pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandErr
     make(&paths.work)?;
     if let Some(code) = &command.code {
         code::lay_out(paths, code)?;
+    }
+    if let Some(git) = &command.git {
+        git::lay_out(paths, launch, command, git)?;
     }
     for (name, text) in &command.files {
         let path = paths.work.join(name);

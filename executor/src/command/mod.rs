@@ -11,8 +11,11 @@ mod daemon;
 mod environment;
 mod error;
 mod files;
+mod git;
 mod image;
 mod keep;
+mod kept;
+mod lock;
 mod origin;
 mod port;
 mod python;
@@ -22,8 +25,8 @@ mod secrets;
 pub(crate) use environment::tests::test_launch;
 pub use environment::{Paths, variables};
 pub use error::CommandError;
+pub(crate) use kept::FOLDER as ENVIRONMENTS;
 pub(crate) use port::listen;
-pub(crate) use python::FOLDER as ENVIRONMENTS;
 pub(crate) use secrets::remove as remove_secrets;
 
 use crate::events;
@@ -112,10 +115,11 @@ fn become_program(
         .as_ref()
         .ok_or(CommandError::NoCommand)?;
     let paths = paths(arguments, folder, &launch, (command, image));
-    files::lay_out(&paths, command)?;
+    // A secret may be needed to fetch the code.
+    let command = &secrets::receive(&paths.task, command).map_err(CommandError::Secrets)?;
+    files::lay_out(&paths, &launch, command)?;
     let peers: Option<Peers> = folder.peers().read().ok().flatten();
     origin::prepare(&paths, &launch, peers.as_ref())?;
-    let command = &secrets::receive(&paths.task, command).map_err(CommandError::Secrets)?;
     let python = command.python.as_ref();
     let python = python.map(|python| python::prepare(&paths, &launch, command, python));
     let python = python.transpose()?;
@@ -158,7 +162,8 @@ fn paths(
 ) -> Paths {
     let given = command.working_dir.as_ref().map(PathBuf::from);
     // Files of the job need a folder that the task can write.
-    let has_files = command.code.is_some() || !command.files.is_empty() || !command.keep.is_empty();
+    let has_code = command.code.is_some() || command.git.is_some();
+    let has_files = has_code || !command.files.is_empty() || !command.keep.is_empty();
     let of_image = image.and_then(|image| image.working_dir.clone());
     let given = given.or(of_image.filter(|path| !has_files && path.is_dir()));
     let work = given.unwrap_or_else(|| folder.work());

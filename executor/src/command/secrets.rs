@@ -73,6 +73,22 @@ pub(super) fn receive(task: &Path, command: &Command) -> Result<Command, Secrets
     Ok(command)
 }
 
+/// Returns the value of a secret that the command has received.
+pub(super) fn value(task: &Path, command: &Command, name: &str) -> io::Result<String> {
+    let absent = || io::Error::from(io::ErrorKind::NotFound);
+    let mut secrets = command.secrets.iter();
+    let secret = secrets
+        .find(|secret| secret.name == name)
+        .ok_or_else(absent)?;
+    match (secret.variable(), &secret.file) {
+        (None, Some(file)) => std::fs::read_to_string(task.join(FOLDER).join(file)),
+        (variable, _) => {
+            let variable = variable.unwrap_or(&secret.name);
+            command.env.get(variable).cloned().ok_or_else(absent)
+        }
+    }
+}
+
 async fn fetch() -> Result<BTreeMap<String, String>, SecretsError> {
     let body = daemon::get("/muster/v1/secrets").await?;
     let bytes = axum::body::to_bytes(body, MAX_ANSWER_BYTES).await;

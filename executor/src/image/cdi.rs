@@ -26,6 +26,8 @@ pub(crate) enum CdiError {
     Missing,
     #[error("the CDI specification has no device {KIND}={0}; run nvidia-ctk cdi generate again")]
     NoDevice(u32),
+    #[error("the CDI specification names {}, which this node does not have; run nvidia-ctk cdi generate again", .0.display())]
+    NoFile(PathBuf),
     #[error("the CDI specification {}: {why}", path.display())]
     Wrong { path: PathBuf, why: String },
 }
@@ -82,8 +84,13 @@ struct Mount {
 
 /// Returns why tasks with GPUs cannot run in images, on a node with NVIDIA GPUs.
 pub(crate) fn obstacle() -> Option<String> {
-    let access = read(&FOLDERS.map(Path::new));
-    access.err().map(|error| error.to_string())
+    let all = match read(&FOLDERS.map(Path::new)) {
+        Ok(all) => all,
+        Err(error) => return Some(error.to_string()),
+    };
+    let mut access = GpuAccess::default();
+    let missing = all.iter().find_map(|one| access.add(&one.edits).err());
+    missing.map(|error| error.to_string())
 }
 
 /// Returns what a task needs for the GPUs with these indexes of the driver.
@@ -102,8 +109,8 @@ fn access(all: &[Specification], gpus: &[u32]) -> Result<GpuAccess, CdiError> {
         for one in all {
             for device in one.devices.iter().filter(|device| device.name == name) {
                 found = true;
-                access.add(&device.edits);
-                access.add(&one.edits);
+                access.add(&device.edits)?;
+                access.add(&one.edits)?;
             }
         }
         if !found {
@@ -146,7 +153,9 @@ fn read_one(path: &Path) -> Result<Specification, String> {
 }
 
 impl GpuAccess {
-    fn add(&mut self, edits: &Edits) {
+    /// Adds what a specification names. A driver without one of its files would fail later, and the
+    /// program's error would not say why.
+    fn add(&mut self, edits: &Edits) -> Result<(), CdiError> {
         for node in edits.device_nodes.iter().flatten() {
             let host = node.host_path.as_ref().unwrap_or(&node.path);
             self.devices.insert(node.path.clone(), host.clone());
@@ -162,15 +171,21 @@ impl GpuAccess {
                 continue;
             };
             let folder = path.parent().and_then(Path::file_name);
-            if name.contains(".so.") || name.ends_with(".so") {
+            let is_library = name.contains(".so.") || name.ends_with(".so");
+            let is_program = folder.is_some_and(|folder| folder == "bin" || folder == "sbin");
+            if (is_library || is_program) && !path.exists() {
+                return Err(CdiError::NoFile(path.clone()));
+            }
+            if is_library {
                 self.libraries.insert(name.to_owned(), path.clone());
                 for other in other_names(path).unwrap_or_default() {
                     self.libraries.insert(other, path.clone());
                 }
-            } else if folder.is_some_and(|folder| folder == "bin" || folder == "sbin") {
+            } else if is_program {
                 self.programs.insert(name.to_owned(), path.clone());
             }
         }
+        Ok(())
     }
 }
 
@@ -220,7 +235,7 @@ containerEdits:
   hooks: [{{ hookName: createContainer, path: /usr/bin/nvidia-cdi-hook, args: [update-ldcache] }}]
   mounts:
     - {{ hostPath: {0}/libcuda.so.570.1, containerPath: /usr/lib/libcuda.so.570.1, options: [ro] }}
-    - {{ hostPath: /usr/bin/nvidia-smi, containerPath: /usr/bin/nvidia-smi }}
+    - {{ hostPath: {0}/bin/nvidia-smi, containerPath: /usr/bin/nvidia-smi }}
     - {{ hostPath: /usr/share/vulkan/icd.d/x.json, containerPath: /etc/vulkan/x.json }}
 ",
             libraries.display()
@@ -232,6 +247,9 @@ containerEdits:
         let place = tempfile::tempdir().expect("a folder");
         let library = place.path().join("libcuda.so.570.1");
         fs::write(&library, "").expect("written");
+        fs::create_dir(place.path().join("bin")).expect("made");
+        let program = place.path().join("bin/nvidia-smi");
+        fs::write(&program, "").expect("written");
         symlink("libcuda.so.570.1", place.path().join("libcuda.so.1")).expect("linked");
         symlink("libcuda.so.1", place.path().join("libcuda.so")).expect("linked");
         fs::write(place.path().join("a.yaml"), specification(place.path())).expect("written");
@@ -256,6 +274,9 @@ containerEdits:
         assert_eq!(found.env["ONE"], "1");
         let missing = access(&all, &[7]).expect_err("no such GPU").to_string();
         assert!(missing.contains("nvidia.com/gpu=7"), "{missing}");
+        fs::remove_file(&program).expect("removed");
+        let missing = access(&all, &[1]).expect_err("no program").to_string();
+        assert!(missing.contains("bin/nvidia-smi, which"), "{missing}");
     }
 
     #[test]

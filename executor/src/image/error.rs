@@ -51,6 +51,8 @@ pub enum ImageError {
         #[source]
         source: io::Error,
     },
+    #[error("the helper that pulls images cannot limit its memory, or start")]
+    Helper(#[source] io::Error),
     #[error("the setting image_auth_file, {}: {why}", path.display())]
     Credentials { path: PathBuf, why: String },
 }
@@ -103,6 +105,7 @@ impl ImageError {
             | Self::Registry { .. }
             | Self::Large(_)
             | Self::Cache { .. }
+            | Self::Helper(_)
             | Self::Credentials { .. } => Fault::Passing,
         }
     }

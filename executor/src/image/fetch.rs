@@ -12,7 +12,9 @@ use muster_archive::ArchiveDigest;
 use muster_model::error_chain::chain;
 use oci_client::manifest::OciDescriptor;
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
+use rustix::process::{
+    Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit,
+};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +28,8 @@ use tokio::time::interval;
 const MEMORY_BYTES: u64 = 8 << 30;
 /// Number of layers that are downloaded at a time.
 const AT_A_TIME: usize = 3;
+/// Maximum length of the text of a message, in characters.
+const MAX_TEXT_CHARS: usize = 1_200;
 const SAY_EVERY: Duration = Duration::from_secs(5);
 /// Time for which requests for a tag are repeated, if the node has an image of this tag.
 const PATIENCE_WITH_CACHED: Duration = Duration::from_secs(3);
@@ -70,26 +74,43 @@ pub(super) enum FetchMessage {
 pub fn run(arguments: &FetchArguments) -> i32 {
     // The next daemon must find no one writing to the cache.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    let limit = Rlimit {
-        current: Some(MEMORY_BYTES),
-        maximum: Some(MEMORY_BYTES),
-    };
-    let _ = setrlimit(Resource::As, limit);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = limit_memory().and_then(|()| {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+    });
     let fetched = match runtime {
         Ok(runtime) => runtime.block_on(fetch(arguments)),
-        Err(error) => Err(ImageError::at(&arguments.cache)(error)),
+        Err(error) => Err(ImageError::Helper(error)),
     };
     match fetched {
         Ok(digest) => say(&FetchMessage::Done { digest }),
         Err(error) => say(&FetchMessage::Failed {
-            message: chain(&error),
+            message: cut(chain(&error)),
             fault: error.fault(),
         }),
     }
     0
+}
+
+/// Limits the address space. A lower limit of the node stays.
+fn limit_memory() -> io::Result<()> {
+    let maximum = getrlimit(Resource::As).maximum;
+    let most = maximum.map_or(MEMORY_BYTES, |maximum| maximum.min(MEMORY_BYTES));
+    let limit = Rlimit {
+        current: Some(most),
+        maximum: Some(most),
+    };
+    Ok(setrlimit(Resource::As, limit)?)
+}
+
+/// Returns the beginning of a text, so that its message fits into a line that the daemon reads. A
+/// character may have six bytes in JSON.
+fn cut(text: String) -> String {
+    match text.char_indices().nth(MAX_TEXT_CHARS) {
+        None => text,
+        Some((at, _)) => format!("{}…", &text[..at]),
+    }
 }
 
 fn say(message: &FetchMessage) {
@@ -99,7 +120,7 @@ fn say(message: &FetchMessage) {
 }
 
 fn tell(text: String) {
-    say(&FetchMessage::Said { text });
+    say(&FetchMessage::Said { text: cut(text) });
 }
 
 async fn fetch(arguments: &FetchArguments) -> Result<String, ImageError> {
@@ -394,6 +415,18 @@ mod tests {
             ..OciDescriptor::default()
         };
         sizes.iter().map(layer).collect()
+    }
+
+    #[test]
+    fn longest_message_fits_into_a_line_of_the_daemon() {
+        let message = FetchMessage::Failed {
+            message: cut("\u{1}".repeat(100_000)),
+            fault: Fault::Passing,
+        };
+        let line = serde_json::to_string(&message).expect("JSON");
+        assert!(line.len() < 16 << 10, "{}", line.len());
+        assert_eq!(cut("größe".to_owned()), "größe");
+        assert!(cut("ö".repeat(1_201)).ends_with("ö…"));
     }
 
     #[test]

@@ -9,8 +9,9 @@ use super::error::ImageError;
 use crate::clock;
 use crate::gc;
 use muster_archive::ArchiveDigest;
+use muster_model::error_chain::chain;
 use muster_model::id::JobId;
-use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
+use rustix::fs::{FlockOperation, Timespec, Timestamps, UTIME_NOW, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Permissions};
@@ -192,6 +193,28 @@ impl CacheFolders {
         self.touch(&self.image(digest));
     }
 
+    /// Prevents the removal of images until the returned file is closed.
+    ///
+    /// # Errors
+    /// If the file of the lock cannot be opened.
+    pub(super) fn hold_for_use(&self) -> Result<File, ImageError> {
+        self.removal_lock(FlockOperation::LockShared)
+    }
+
+    fn removal_lock(&self, operation: FlockOperation) -> Result<File, ImageError> {
+        let path = self.root.join("removal.lock");
+        let opened = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path);
+        let file = opened.map_err(ImageError::at(&path))?;
+        flock(&file, operation)
+            .map_err(io::Error::from)
+            .map_err(ImageError::at(path))?;
+        Ok(file)
+    }
+
     /// Removes the images and layers that were used least recently until `wanted` more bytes fit
     /// within `limit` and on the disk. Those that tasks use, and those in `kept`, stay.
     pub(super) fn make_room(&self, wanted: u64, limit: u64, kept: &BTreeSet<String>) {
@@ -205,22 +228,41 @@ impl CacheFolders {
             if bytes.saturating_add(wanted) <= limit && is_free {
                 return;
             }
-            if let Err(error) = self.remove(&one.path) {
-                tracing::warn!(path = %one.path.display(), %error, "cannot remove an unused image");
-                continue;
+            match self.remove_unused(&one) {
+                Ok(true) => bytes = bytes.saturating_sub(one.bytes),
+                Ok(false) => {}
+                Err(error) => {
+                    let error = chain(&error);
+                    tracing::warn!(path = %one.path.display(), error, "cannot remove an unused image");
+                }
             }
-            bytes = bytes.saturating_sub(one.bytes);
         }
     }
 
-    /// Removes an image or a layer. A killed daemon leaves it in `unfinished`.
-    fn remove(&self, path: &Path) -> io::Result<()> {
+    /// Removes an image or a layer, unless a task has begun to use it since it was listed. A killed
+    /// daemon leaves it in `unfinished`.
+    fn remove_unused(&self, one: &Removable) -> Result<bool, ImageError> {
+        let path = &one.path;
+        let held = self.removal_lock(FlockOperation::LockExclusive)?;
+        let mut used = self.used().into_iter();
+        if used.any(|digest| {
+            path.file_name()
+                .is_some_and(|name| name == &*file_name(&digest))
+        }) {
+            return Ok(false);
+        }
         if path.is_file() {
-            return fs::remove_file(path);
+            return fs::remove_file(path)
+                .map(|()| true)
+                .map_err(ImageError::at(path));
         }
         let gone = self.unfinished().join(format!("{:016x}", clock::random()));
-        fs::rename(path, &gone)?;
+        fs::rename(path, &gone).map_err(ImageError::at(path))?;
+        // The removal takes long, and tasks must not wait for it.
+        drop(held);
         gc::remove_folder(&gone)
+            .map(|()| true)
+            .map_err(ImageError::at(gone))
     }
 
     /// Bytes of all images and layers.
@@ -328,6 +370,32 @@ mod tests {
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000 - age_s);
         let info = File::open(cache.image(digest).join(INFO)).expect("there");
         info.set_modified(at).expect("ours");
+    }
+
+    #[test]
+    fn image_whose_use_begins_is_not_removed() {
+        let place = tempfile::tempdir().expect("a folder");
+        let cache = CacheFolders::at(place.path().join("images"));
+        cache.open().expect("made");
+        add(&cache, "sha256:a", 100, 400);
+        let listed = cache.removable(&BTreeSet::new());
+        let held = cache.hold_for_use().expect("held");
+        let removing = std::thread::spawn({
+            let cache = cache.clone();
+            move || cache.remove_unused(&listed[0]).expect("decided")
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(cache.info("sha256:a").is_some(), "the removal waits");
+        let used = ImageUse {
+            job: JobId(uuid::Uuid::nil()),
+            revision: 1,
+            digest: "sha256:a".to_owned(),
+        };
+        let text = serde_json::to_vec(&used).expect("JSON");
+        fs::write(cache.uses().join("task"), text).expect("written");
+        drop(held);
+        assert!(!removing.join().expect("it ended"));
+        assert!(cache.info("sha256:a").is_some());
     }
 
     #[test]

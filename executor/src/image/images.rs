@@ -5,6 +5,7 @@ use super::ImageError;
 use super::error::Fault;
 use super::fetch::FetchMessage;
 use super::folders::{CacheFolders, ImageInfo, ImageUse};
+use super::slots::{MAX_PULLS, PullSlots};
 use crate::config::ExecutorConfig;
 use crate::disk;
 use crate::error::ExecutorError;
@@ -48,6 +49,8 @@ struct Pull {
     /// Logs of the tasks that wait.
     logs: Vec<(TaskId, RotatingLog)>,
     result: Option<Result<String, (String, Fault)>>,
+    /// No task needs the image any more. A pull that has not begun does not begin.
+    is_unwanted: bool,
 }
 
 /// Variables of the daemon that the helper receives: the others contain secrets.
@@ -75,6 +78,7 @@ pub(crate) struct Images {
     rotation: Rotation,
     loop_events: Sender<NodeLoopEvent>,
     pulls: BTreeMap<JobImage, Arc<Mutex<Pull>>>,
+    slots: PullSlots,
     uses: BTreeMap<TaskId, ImageUse>,
     /// A thread is removing unused images.
     is_clearing: Arc<AtomicBool>,
@@ -114,6 +118,7 @@ impl Images {
             },
             loop_events,
             pulls: BTreeMap::new(),
+            slots: PullSlots::default(),
             uses: BTreeMap::new(),
             is_clearing: Arc::new(AtomicBool::new(false)),
             _lock: lock,
@@ -144,6 +149,11 @@ impl Images {
     pub(crate) fn request(&mut self, entry: &LedgerEntry, image: &str) -> ImageStatus {
         let launch = &entry.launch;
         let key = (launch.job_id, launch.revision);
+        // An image that is found here is not removed before its use is recorded.
+        let _held = match self.cache.hold_for_use() {
+            Ok(held) => held,
+            Err(error) => return ImageStatus::Failed(ExecutorError::Image(error).outcome()),
+        };
         if let Some(digest) = self.chosen(launch)
             && let Some(info) = self.cache.info(&digest)
         {
@@ -239,11 +249,12 @@ impl Images {
         }
         let pull = Arc::new(Mutex::new(Pull::default()));
         let (shared, loop_events) = (Arc::clone(&pull), self.loop_events.clone());
+        let slots = self.slots.clone();
         // On a thread of its own: the helper ends with the thread that started it.
         thread::Builder::new()
             .name("image".to_owned())
             .spawn(move || {
-                let result = supervise(command, &shared, &loop_events);
+                let result = in_turn(&slots, command, &shared, &loop_events);
                 let mut state = locked(&shared);
                 if let Err((message, _)) = &result {
                     state.tell(message, None);
@@ -293,8 +304,11 @@ impl Images {
         let jobs: BTreeSet<JobImage> = live
             .map(|entry| (entry.launch.job_id, entry.launch.revision))
             .collect();
-        self.pulls
-            .retain(|key, pull| jobs.contains(key) || locked(pull).result.is_none());
+        self.pulls.retain(|key, pull| {
+            let mut state = locked(pull);
+            state.is_unwanted = !jobs.contains(key);
+            !state.is_unwanted || state.result.is_none()
+        });
     }
 }
 
@@ -309,6 +323,29 @@ impl Pull {
             }
         }
     }
+}
+
+/// Runs a helper as soon as fewer than [`MAX_PULLS`] others run.
+fn in_turn(
+    slots: &PullSlots,
+    command: Command,
+    pull: &Mutex<Pull>,
+    loop_events: &Sender<NodeLoopEvent>,
+) -> Result<String, (String, Fault)> {
+    let _slot = match slots.take_free() {
+        Some(slot) => slot,
+        None => {
+            let text = format!("waiting: this node pulls {MAX_PULLS} images at a time");
+            locked(pull).tell(&text, None);
+            let _ = loop_events.send(NodeLoopEvent::Grown);
+            slots.take()
+        }
+    };
+    if locked(pull).is_unwanted {
+        let message = "no task needs the image any more".to_owned();
+        return Err((message, Fault::Passing));
+    }
+    supervise(command, pull, loop_events)
 }
 
 /// Runs a helper and passes its messages on. Returns the digest of the image.

@@ -10,6 +10,7 @@ mod fetch;
 mod folders;
 mod images;
 mod registry;
+mod slots;
 mod tree;
 mod unpack;
 

@@ -25,7 +25,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
 /// Maximum size of an image's configuration, in bytes.
-const MAX_CONFIG_BYTES: i64 = 4 << 20;
+const MAX_CONFIG_BYTES: u64 = 4 << 20;
 
 /// A registry, for one image.
 pub(super) struct Registry {
@@ -177,16 +177,25 @@ impl Registry {
         &self,
         manifest: &OciImageManifest,
     ) -> Result<ImageConfig, ImageError> {
-        if !(0..=MAX_CONFIG_BYTES).contains(&manifest.config.size) {
+        let size = u64::try_from(manifest.config.size).ok();
+        let Some(size) = size.filter(|size| *size <= MAX_CONFIG_BYTES) else {
             return Err(self.format("its configuration is too large"));
-        }
+        };
         let text = self
             .patiently(self.patience, || async {
                 let mut text = Vec::new();
                 let config = without_urls(&manifest.config);
-                self.client
-                    .pull_blob(&self.reference, &config, &mut text)
+                let mut stream = self
+                    .client
+                    .pull_blob_stream(&self.reference, &config)
                     .await?;
+                while let Some(piece) = stream.try_next().await? {
+                    text.extend_from_slice(&piece);
+                    if text.len() as u64 > size {
+                        let message = "its configuration is longer than its manifest says";
+                        return Err(OciDistributionError::SpecViolationError(message.to_owned()));
+                    }
+                }
                 Ok(text)
             })
             .await?;

@@ -100,6 +100,17 @@ fn archive(entries: &[Entry<'_>]) -> Vec<u8> {
 }
 
 #[test]
+fn folders_on_the_way_are_counted() {
+    let place = Place::new();
+    let tree = super::tree::ImageTree::open(&place.files()).expect("a folder");
+    let deep = super::tree::parts(Path::new("a/b/c/file")).expect("within");
+    tree.position(&deep).expect("made");
+    assert_eq!(tree.take_made(), 3);
+    tree.position(&deep).expect("found");
+    assert_eq!(tree.take_made(), 0);
+}
+
+#[test]
 fn layers_apply_one_after_the_other() {
     let place = Place::new();
     let below: &[Entry<'_>] = &[

@@ -4,6 +4,7 @@
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -20,6 +21,8 @@ const MAX_DEPTH: usize = 512;
 #[derive(Debug)]
 pub(super) struct ImageTree {
     root: OwnedFd,
+    /// Number of folders that were created on the way to entries.
+    made: Cell<u64>,
 }
 
 /// Open parent folder and name of an entry.
@@ -34,7 +37,13 @@ impl ImageTree {
     pub(super) fn open(root: &Path) -> io::Result<Self> {
         Ok(Self {
             root: rustix::fs::openat(CWD, root, folder_flags(), Mode::empty())?,
+            made: Cell::new(0),
         })
+    }
+
+    /// Returns the number of folders that were created on the way to entries since the last call.
+    pub(super) fn take_made(&self) -> u64 {
+        self.made.take()
     }
 
     /// Returns the position of a path in the tree, as [`parts`] gives it. Missing folders on the
@@ -68,6 +77,7 @@ impl ImageTree {
                 Ok(inner) => opened.push(inner),
                 Err(Errno::NOENT) => {
                     let mode = Mode::from_raw_mode(0o755);
+                    self.made.set(self.made.get() + 1);
                     match rustix::fs::mkdirat(at, &part, mode) {
                         // The umask does not apply.
                         Ok(()) => rustix::fs::chmodat(at, &part, mode, AtFlags::empty())?,

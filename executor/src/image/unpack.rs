@@ -83,9 +83,14 @@ impl Unpacking {
             if let Some(removed) = name.as_bytes().strip_prefix(WHITEOUT) {
                 let whited = self.white_out(&parts, removed, &made);
                 whited.map_err(ImageError::entry(&path))?;
+                let left = self.left_entries.checked_sub(self.tree.take_made());
+                self.left_entries = left.ok_or(ImageError::ManyFiles(MAX_ENTRIES))?;
                 continue;
             }
             self.add(&mut entry, &parts, &path)?;
+            // One entry with a deep path is many folders.
+            let left = self.left_entries.checked_sub(self.tree.take_made());
+            self.left_entries = left.ok_or(ImageError::ManyFiles(MAX_ENTRIES))?;
             for depth in 1..=parts.len() {
                 made.insert(parts[..depth].iter().collect());
             }

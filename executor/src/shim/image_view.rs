@@ -225,7 +225,7 @@ impl ImageView {
             for (name, files) in [("lib64", &gpus.libraries), ("bin", &gpus.programs)] {
                 let folder = folder.join("nvidia").join(name);
                 make_folders(&folder)?;
-                for (name, path) in files.iter().filter(|(_, path)| path.exists()) {
+                for (name, path) in files {
                     bind_file(path, &folder.join(name))?;
                 }
             }

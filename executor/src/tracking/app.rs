@@ -1,14 +1,11 @@
 //! State of the server, and the authentication of its callers by the token of a task.
 
 use super::error::{MlflowError, denied};
-use super::models::LoggedModels;
-use super::run::MlflowRun;
-use super::tracked::{TrackedRuns, TrackedTask, series};
+use super::tracked::{TrackedRuns, TrackedTask};
 use crate::artifact::ArtifactStore;
 use crate::code_cache::CodeCache;
 use crate::events;
 use crate::folder::NodeTaskFolder;
-use crate::log_once::LogOnce;
 use crate::secret_client::SecretClient;
 use axum::Json;
 use axum::http::HeaderMap;
@@ -102,14 +99,8 @@ impl TrackingApp {
         let launch = self.runs.launch(id).ok_or_else(denied)?;
         // Without the lock: the events of a long task take time to read, and other tasks must not
         // wait.
-        let run = MlflowRun::new(aside(|| series(&launch, &folder))?);
-        self.lock().entry(id).or_insert(TrackedTask {
-            folder,
-            launch,
-            run,
-            models: LoggedModels::default(),
-            logged: LogOnce::default(),
-        });
+        let task = aside(|| TrackedTask::begin(&launch, &folder))?;
+        self.lock().entry(id).or_insert(task);
         self.opened.notify_one();
         Ok(id)
     }

@@ -20,6 +20,15 @@ pub(super) struct LogBatch {
     pub metrics: Vec<LoggedMetric>,
     pub params: Vec<(String, String)>,
     pub tags: Vec<(String, String)>,
+    pub source: LogSource,
+}
+
+/// Interface by which values were logged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum LogSource {
+    #[default]
+    Program,
+    EventFiles,
 }
 
 /// Error for an invalid field of a request.
@@ -43,6 +52,7 @@ pub(super) fn batch(body: &Value) -> Result<LogBatch, Malformed> {
         metrics: list(body, "metrics", metric)?,
         params: list(body, "params", pair)?,
         tags: list(body, "tags", pair)?,
+        source: LogSource::Program,
     })
 }
 

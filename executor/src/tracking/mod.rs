@@ -21,6 +21,7 @@ mod run;
 mod secrets;
 mod series;
 mod server;
+mod tensorboard;
 mod tracked;
 
 pub(crate) use lines::MetricLineReader;

@@ -5,9 +5,10 @@
 
 use super::beat::StepHeartbeat;
 use super::buffer::MetricBuffer;
-use super::message::{LogBatch, LoggedMetric, Malformed};
+use super::message::{LogBatch, LogSource, LoggedMetric, Malformed};
 use super::metric::{Meaning, meaning};
 use super::series::{LoggedStep, ProgressSeries};
+use super::tensorboard::ClaimedNames;
 use muster_model::assignment::TaskReport;
 use std::collections::BTreeMap;
 
@@ -22,6 +23,9 @@ pub(super) struct MlflowRun {
     /// All metrics of rank 0; empty for other ranks.
     buffer: MetricBuffer,
     beat: StepHeartbeat,
+    /// Metrics that event files had first. Values of other interfaces are kept in the run and not
+    /// reported.
+    pub claimed_by_events: ClaimedNames,
     pub metrics: BTreeMap<String, LoggedMetric>,
     pub params: BTreeMap<String, String>,
     pub tags: BTreeMap<String, String>,
@@ -36,6 +40,7 @@ impl MlflowRun {
             series,
             buffer: MetricBuffer::default(),
             beat: StepHeartbeat::default(),
+            claimed_by_events: ClaimedNames::default(),
             metrics: BTreeMap::new(),
             params: BTreeMap::new(),
             tags: BTreeMap::new(),
@@ -74,6 +79,9 @@ impl MlflowRun {
             // In a batch of any order, the epoch and other descriptions of a point precede the
             // point.
             let mut ordered: Vec<&LoggedMetric> = batch.metrics.iter().collect();
+            if batch.source == LogSource::Program {
+                ordered.retain(|metric| !self.claimed_by_events.covers(&metric.key));
+            }
             ordered.sort_by_key(|metric| match meaning(&metric.key) {
                 Meaning::Epoch => 0,
                 Meaning::TrainLoss => 2,

@@ -6,6 +6,7 @@ use super::error::{MlflowError, denied, not_kept};
 use super::message::{self, LogBatch, Malformed};
 use super::model;
 use super::secrets;
+use super::tensorboard;
 use super::tracked::{EXPERIMENT, TrackedRuns};
 use crate::artifact::ArtifactStore;
 use crate::clock;
@@ -124,9 +125,11 @@ impl Tracking {
         });
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let flushing = flush_for_ever(Arc::clone(&app));
+        let reading = tensorboard::follow(app.runs.clone(), app.tasks.clone());
         tokio::select! {
             () = muster_connections::serve(listener, routes(app)) => {}
             () = flushing => {}
+            () = reading => {}
         }
         Ok(())
     }

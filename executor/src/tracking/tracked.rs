@@ -5,6 +5,7 @@ use super::message::{self, LogBatch};
 use super::models::LoggedModels;
 use super::run::MlflowRun;
 use super::series::{ProgressSeries, TaskReportSummary};
+use super::tensorboard::EventReaders;
 use crate::clock;
 use crate::events;
 use crate::folder::NodeTaskFolder;
@@ -14,7 +15,7 @@ use muster_model::assignment::TaskLaunch;
 use muster_model::id::TaskId;
 use muster_model::task::Role;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Id of the only experiment of a program, that of its job. Every name leads to it.
@@ -27,6 +28,7 @@ pub struct TrackedRuns {
     runs: Arc<Mutex<BTreeMap<TaskId, TrackedTask>>>,
     /// From the ledger: a task can replace the launch in its own folder.
     launches: Arc<Mutex<BTreeMap<TaskId, TaskLaunch>>>,
+    event_readers: EventReaders,
 }
 
 /// A task that has made a request.
@@ -67,24 +69,80 @@ impl TrackedRuns {
                 launches.entry(*id).or_insert_with(|| entry.launch.clone());
             }
         }
+        self.event_readers.retain(|id| launches.contains_key(id));
+    }
+
+    pub(super) fn readers(&self) -> &EventReaders {
+        &self.event_readers
+    }
+
+    /// Returns the launches of users' programs that may make requests.
+    pub(super) fn launches_of_programs(&self) -> Vec<TaskLaunch> {
+        let launches = self.launches();
+        let programs = launches.values();
+        let programs = programs.filter(|launch| launch.spec.command.is_some());
+        programs.cloned().collect()
+    }
+
+    /// Returns the names of the metrics that a task has logged by requests or event files.
+    pub(super) fn logged_names(&self, task: TaskId) -> BTreeSet<String> {
+        let runs = self.lock();
+        let metrics = runs.get(&task).map(|task| task.run.metrics.keys().cloned());
+        metrics.into_iter().flatten().collect()
+    }
+
+    /// Calls `act` with the state of a task, which begins here if the task has made no request.
+    pub(super) fn with_task(
+        &self,
+        launch: &TaskLaunch,
+        folder: &NodeTaskFolder,
+        act: impl FnOnce(&mut TrackedTask),
+    ) {
+        let id = launch.task_id;
+        if let Some(task) = self.lock().get_mut(&id) {
+            return act(task);
+        }
+        // Without the lock: the events of a long task take time to read.
+        match TrackedTask::begin(launch, folder) {
+            Ok(task) => act(self.lock().entry(id).or_insert(task)),
+            Err(error) => {
+                tracing::error!(task.id = %id, error = error.message, "metrics are lost");
+            }
+        }
     }
 
     /// Writes what a task that has ended has logged and what still waits. Call it before the end is
     /// reported: nothing after the end is read.
-    pub fn finish(&self, task: TaskId) {
-        if let Some(mut run) = self.lock().remove(&task) {
+    pub fn finish(&self, launch: &TaskLaunch, folder: &NodeTaskFolder) {
+        self.read_events(launch, folder, true);
+        if let Some(mut run) = self.lock().remove(&launch.task_id) {
             run.flush_or_log(true);
         }
     }
 }
 
 impl TrackedTask {
+    /// Returns the state of a task that has logged nothing by this daemon.
+    pub(super) fn begin(launch: &TaskLaunch, folder: &NodeTaskFolder) -> Result<Self, MlflowError> {
+        Ok(Self {
+            run: MlflowRun::new(series(launch, folder)?),
+            folder: folder.clone(),
+            launch: launch.clone(),
+            models: LoggedModels::default(),
+            logged: LogOnce::default(),
+        })
+    }
+
     pub(super) fn log(&mut self, batch: LogBatch) -> Result<Value, MlflowError> {
-        let file = self.folder.events();
-        self.run.log(batch, clock::boottime_ms(), |reports| {
-            events::append(&file, reports).map_err(not_kept)
-        })?;
+        self.log_at(batch, clock::boottime_ms())?;
         Ok(json!({}))
+    }
+
+    pub(super) fn log_at(&mut self, batch: LogBatch, now_ms: u64) -> Result<(), MlflowError> {
+        let file = self.folder.events();
+        self.run.log(batch, now_ms, |reports| {
+            events::append(&file, reports).map_err(not_kept)
+        })
     }
 
     pub(super) fn flush(&mut self, at_once: bool) -> Result<(), MlflowError> {
@@ -143,7 +201,7 @@ pub(super) fn artifact_root(launch: &TaskLaunch) -> String {
 }
 
 /// Returns the series of rank 0, continued from the events that an earlier daemon stored.
-pub(super) fn series(
+fn series(
     launch: &TaskLaunch,
     folder: &NodeTaskFolder,
 ) -> Result<Option<ProgressSeries>, MlflowError> {

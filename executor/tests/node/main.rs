@@ -9,6 +9,7 @@ mod crash;
 mod driver;
 mod driver_room;
 mod full_disk;
+mod git;
 mod gpu;
 mod hostile;
 mod image;

@@ -52,6 +52,7 @@ pub(super) async fn admit(
         Ok(ArtifactAdmission::Fits { most_bytes }) => Verdict::MostBytes(most_bytes),
         Ok(ArtifactAdmission::Present) => Verdict::Present(true),
         Ok(ArtifactAdmission::Stale) => Verdict::Refused(stale()),
+        Ok(ArtifactAdmission::Clash { other }) => Verdict::Refused(clash(&other)),
         Err(error) => Verdict::Refused(exceeded(error)?),
     };
     Ok(proto::AdmitArtifactAnswer {
@@ -88,6 +89,7 @@ pub(super) async fn keep(
             refused: None,
         },
         Ok(ArtifactKept::Stale) => refusal(stale()),
+        Ok(ArtifactKept::Clash { other }) => refusal(clash(&other)),
         Err(error) => refusal(exceeded(error)?),
     };
     if answer.refused.is_none() {
@@ -174,6 +176,13 @@ fn stale() -> proto::ArtifactRefusal {
     proto::ArtifactRefusal {
         message: "a later start of the job has written it".to_owned(),
         limit: String::new(),
+    }
+}
+
+fn clash(other: &str) -> proto::ArtifactRefusal {
+    proto::ArtifactRefusal {
+        message: format!("a path cannot be a file and a folder, and the job has {other:?}"),
+        limit: "path".to_owned(),
     }
 }
 

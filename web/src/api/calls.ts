@@ -240,6 +240,11 @@ export function artifactFile(id: string, path: string): Promise<Blob> {
   return take(client.GET("/api/v1/jobs/{id}/artifacts/content", { params, parseAs: "blob" }));
 }
 
+/** Loads all artifacts as one tar file. */
+export function artifactArchive(id: string): Promise<Blob> {
+  return take(client.GET("/api/v1/jobs/{id}/artifacts/archive", { params: { path: { id } }, parseAs: "blob" }));
+}
+
 /** Returns the beginning of an artifact as text. */
 export async function artifactText(
   id: string,

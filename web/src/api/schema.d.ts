@@ -215,6 +215,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{id}/artifacts/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download all artifacts of a job
+         * @description A tar file with the artifacts by path. The connection is aborted if one of them cannot be read:
+         *     a complete file ends with two blocks of zeros.
+         */
+        get: operations["downloadArtifacts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{id}/artifacts/content": {
         parameters: {
             query?: never;
@@ -2219,6 +2240,7 @@ export interface components {
             files?: {
                 [key: string]: string;
             };
+            git?: components["schemas"]["GitSource"] | null;
             /**
              * Format: int32
              * @description Number of processes that only hold parameters, as in TensorFlow's `ParameterServerStrategy`.
@@ -3085,6 +3107,18 @@ export interface components {
             made_at: string;
             start: components["schemas"]["Interval"] | null;
             unforeseen?: components["schemas"]["Unforeseen"] | null;
+        };
+        /** @description Code of a program: a commit of a git repository, which each task checks out. */
+        GitSource: {
+            /** @description Id of the commit: 40 hexadecimal digits, or 64 in a repository with SHA-256. */
+            commit: string;
+            /**
+             * @description Name of one of the command's `secrets` that is the password for `https://`, such as an
+             *     access token.
+             */
+            secret?: string | null;
+            /** @description Address of the repository: `https://`, `ssh://` or `file://`, at most 2048 bytes. */
+            url: string;
         };
         /**
          * @description Direction of a better value.
@@ -5283,8 +5317,9 @@ export interface components {
         /** @description Python environment of a program. It is made once for each node and equal requirements. */
         PythonEnvironment: {
             /**
-             * @description File of `code` or `files` with the requirements for pip, such as `requirements.txt`.
-             *     Packages of the node's `python3` stay visible.
+             * @description File of the program's code or `files`: requirements for pip, such as `requirements.txt`, or
+             *     a lock file, `uv.lock` beside its `pyproject.toml` or `pylock.toml`. Packages of the node's
+             *     `python3` stay visible, except with a lock file.
              */
             requirements: string;
         };
@@ -7599,16 +7634,46 @@ export interface operations {
             };
         };
     };
+    downloadArtifacts: {
+        parameters: {
+            query?: {
+                /** @description Only artifacts whose path begins with this text, such as `plots/`. */
+                prefix?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-tar": number[];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     downloadArtifact: {
         parameters: {
             query: {
                 /** @description Path of the artifact. */
                 path: string;
-                /**
-                 * @description `true`: to be shown by a browser, with the content type of the artifact and without scripts.
-                 *     Default: to be saved as a file.
-                 */
-                inline?: boolean;
                 /** @description Only this number of bytes from the beginning. */
                 first_bytes?: number;
             };

@@ -20,8 +20,8 @@ pub struct ArtifactsArgs {
     /// Only artifacts whose path begins with this text, such as `plots/`.
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
-    /// Download them into this folder.
-    #[arg(long, value_name = "FOLDER")]
+    /// Download them into this folder, or into one tar file if the name ends with `.tar`.
+    #[arg(long, value_name = "FOLDER|NAME.tar")]
     download: Option<PathBuf>,
 }
 
@@ -30,6 +30,14 @@ impl ArtifactsArgs {
     /// If the job does not exist, the server refuses, or a file cannot be written.
     pub async fn run(self, session: &CliSession) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
+        if let Some(to) = self.download.as_deref().filter(|to| is_tar(to)) {
+            let download = session
+                .client
+                .artifact_archive(job.id, &self.prefix)
+                .await?;
+            let total = save_archive(download, to).await?;
+            return line(&format!("wrote {} to {}", bytes(total), to.display()));
+        }
         let found = session.client.artifacts(job.id, &self.prefix).await?;
         let Some(to) = &self.download else {
             return session.output.print(&found, |found| shown(found));
@@ -75,8 +83,51 @@ fn shown(found: &[ArtifactView]) -> String {
     table(["path", "size", "stored", "task"], rows)
 }
 
-/// Downloads to a temporary name, compares the digest and renames the file.
+/// Whether a name is that of a tar file, and not of a folder.
+fn is_tar(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "tar") && !path.is_dir()
+}
+
+/// Downloads a tar file. Returns its size.
+async fn save_archive(download: Download, to: &Path) -> anyhow::Result<u64> {
+    let received = receive(download, to).await?;
+    received.rename().await
+}
+
+/// Downloads, compares the digest and renames the file.
 async fn save(mut download: Download, one: &ArtifactView, to: &Path) -> anyhow::Result<()> {
+    let stated = download.sha256.take();
+    let received = receive(download, to).await?;
+    // The program may have replaced the artifact since it was listed.
+    let expected = stated.as_ref().unwrap_or(&one.sha256);
+    let found = &received.sha256;
+    anyhow::ensure!(
+        found == expected,
+        "{} was received with the SHA-256 {found}; expected {expected}; download it again",
+        one.path
+    );
+    received.rename().await?;
+    Ok(())
+}
+
+/// A download under its temporary name.
+struct ReceivedFile<'p> {
+    part: PathBuf,
+    to: &'p Path,
+    bytes: u64,
+    sha256: String,
+}
+
+impl ReceivedFile<'_> {
+    /// Gives the file its name. Returns its size.
+    async fn rename(self) -> anyhow::Result<u64> {
+        let renamed = tokio::fs::rename(&self.part, self.to).await;
+        renamed.with_context(|| format!("write {}", self.to.display()))?;
+        Ok(self.bytes)
+    }
+}
+
+async fn receive(mut download: Download, to: &Path) -> anyhow::Result<ReceivedFile<'_>> {
     let folder = to.parent().context("the target is a file")?;
     let made = tokio::fs::create_dir_all(folder).await;
     made.with_context(|| format!("create {}", folder.display()))?;
@@ -86,23 +137,20 @@ async fn save(mut download: Download, one: &ArtifactView, to: &Path) -> anyhow::
     let written = format!("write {}", part.display());
     let file = tokio::fs::File::create(&part).await;
     let mut file = file.with_context(|| written.clone())?;
-    let mut digest = ArchiveDigest::default();
+    let (mut digest, mut bytes) = (ArchiveDigest::default(), 0);
     while let Some(piece) = download.body.next().await {
         let piece = piece?;
         digest.update(&piece);
+        bytes += piece.len() as u64;
         file.write_all(&piece)
             .await
             .with_context(|| written.clone())?;
     }
     file.sync_all().await.with_context(|| written.clone())?;
-    // The program may have replaced the artifact since it was listed.
-    let expected = download.sha256.as_ref().unwrap_or(&one.sha256);
-    let found = digest.hex();
-    anyhow::ensure!(
-        found == *expected,
-        "{} was received with the SHA-256 {found}; expected {expected}; download it again",
-        one.path
-    );
-    let renamed = tokio::fs::rename(&part, to).await;
-    renamed.with_context(|| format!("write {}", to.display()))
+    Ok(ReceivedFile {
+        part,
+        to,
+        bytes,
+        sha256: digest.hex(),
+    })
 }

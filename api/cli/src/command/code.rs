@@ -29,6 +29,11 @@ impl CodeArgs {
         let job = session.job(&self.job).await?;
         let command = job.spec.command.as_ref();
         let code = command.and_then(|command| command.code.as_ref());
+        if let Some(git) = command.and_then(|command| command.git.as_ref()) {
+            let (name, url, commit) = (&job.name, &git.url, &git.commit);
+            let text = format!("the code of job {name} is commit {commit} of {url}; git has it");
+            return Err(NotFound(text).into());
+        }
         let sha256 = code.map(|code| code.archive.as_str()).ok_or_else(|| {
             let name = &job.name;
             NotFound(format!(

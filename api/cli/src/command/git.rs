@@ -90,6 +90,23 @@ pub fn label(document: &mut Value, folder: &Path) {
     }
 }
 
+/// Labels a document with the commit of its `command.git`. Labels of the document stay.
+pub fn label_source(document: &mut Value) {
+    let commit = document.pointer("/command/git/commit").cloned();
+    let Some(commit) = commit.filter(Value::is_string) else {
+        return;
+    };
+    let Some(fields) = document.as_object_mut() else {
+        return;
+    };
+    let labels = fields
+        .entry("labels")
+        .or_insert_with(|| Value::Object(Map::new()));
+    if let Some(labels) = labels.as_object_mut() {
+        labels.entry(COMMIT).or_insert(commit);
+    }
+}
+
 /// Runs git in a folder and returns its output.
 fn run(folder: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     let mut command = Command::new("git");
@@ -170,6 +187,16 @@ mod tests {
             "{error:#}"
         );
         assert!(checkout("--upload-pack=x").is_err());
+    }
+
+    #[test]
+    fn document_is_labelled_with_its_commit() {
+        let mut document = json!({ "command": { "git": { "commit": "0a" } } });
+        label_source(&mut document);
+        assert_eq!(document["labels"], json!({ COMMIT: "0a" }));
+        let mut other = json!({ "command": { "argv": ["true"] } });
+        label_source(&mut other);
+        assert_eq!(other, json!({ "command": { "argv": ["true"] } }));
     }
 
     #[test]

@@ -93,6 +93,7 @@ impl SubmitArgs {
         if let Some(folder) = &self.code {
             git::label(&mut document, folder);
         }
+        git::label_source(&mut document);
         if let Some(packed) = packed {
             code::name_in(&mut document, &packed.sha256)?;
             code::upload(session, packed).await?;

@@ -1,5 +1,5 @@
-//! `command.code`: the code of a program as an archive in the cluster's checkpoint store, and
-//! `command.python`: the packages that it needs.
+//! The code of a program: `command.code`, an archive in the cluster's checkpoint store, or
+//! `command.git`, a commit. `command.python`: the packages that it needs.
 
 use crate::id::TenantId;
 use serde::{Deserialize, Serialize};
@@ -15,15 +15,75 @@ pub struct Code {
     pub archive: String,
 }
 
+/// Code of a program: a commit of a git repository, which each task checks out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct GitSource {
+    /// Address of the repository: `https://`, `ssh://` or `file://`, at most 2048 bytes.
+    #[cfg_attr(feature = "schema", schema(max_length = 2048))]
+    pub url: String,
+    /// Id of the commit: 40 hexadecimal digits, or 64 in a repository with SHA-256.
+    #[cfg_attr(feature = "schema", schema(pattern = "^([0-9a-f]{40}|[0-9a-f]{64})$"))]
+    pub commit: String,
+    /// Name of one of the command's `secrets` that is the password for `https://`, such as an
+    /// access token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+}
+
 /// Python environment of a program. It is made once for each node and equal requirements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PythonEnvironment {
-    /// File of `code` or `files` with the requirements for pip, such as `requirements.txt`.
-    /// Packages of the node's `python3` stay visible.
+    /// File of the program's code or `files`: requirements for pip, such as `requirements.txt`, or
+    /// a lock file, `uv.lock` beside its `pyproject.toml` or `pylock.toml`. Packages of the node's
+    /// `python3` stay visible, except with a lock file.
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 255))]
     pub requirements: String,
+}
+
+/// Format of a lock file of Python packages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockFile {
+    /// `uv.lock`
+    Uv,
+    /// `pylock.toml` or `pylock.NAME.toml` (PEP 751)
+    Pylock,
+}
+
+impl PythonEnvironment {
+    /// Returns the format if the requirements are a lock file, by their name.
+    #[must_use]
+    pub fn lock_file(&self) -> Option<LockFile> {
+        let name = self.file_name();
+        if name == "uv.lock" {
+            return Some(LockFile::Uv);
+        }
+        let is_pylock = name.starts_with("pylock.") && name.ends_with(".toml");
+        is_pylock.then_some(LockFile::Pylock)
+    }
+
+    /// Returns what to use in place of a file that is known and not supported.
+    #[must_use]
+    pub fn in_place_of_requirements(&self) -> Option<&'static str> {
+        match self.file_name() {
+            "environment.yml" | "environment.yaml" | "conda-lock.yml" => Some(
+                "requirements for pip or a lock file of uv; for an environment of conda, make an image with it and name it in pod.image",
+            ),
+            "poetry.lock" | "pdm.lock" | "Pipfile.lock" | "Pipfile" => Some(
+                "requirements for pip or a lock file of uv; export this file, for example with `poetry export` or `pdm export`",
+            ),
+            "pyproject.toml" => Some("uv.lock, which `uv lock` makes beside this file"),
+            _ => None,
+        }
+    }
+
+    fn file_name(&self) -> &str {
+        let path = self.requirements.rsplit_once('/');
+        path.map_or(&self.requirements, |(_, name)| name)
+    }
 }
 
 /// Whether the text is a SHA-256 as 64 lower-case hexadecimal digits. It is then also a plain file
@@ -54,7 +114,31 @@ pub fn code_object(sha256: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::is_sha256;
+    use super::*;
+
+    fn of(path: &str) -> PythonEnvironment {
+        PythonEnvironment {
+            requirements: path.to_owned(),
+        }
+    }
+
+    #[test]
+    fn lock_files_are_known_by_their_names() {
+        for (path, expected) in [
+            ("uv.lock", Some(LockFile::Uv)),
+            ("a/uv.lock", Some(LockFile::Uv)),
+            ("pylock.toml", Some(LockFile::Pylock)),
+            ("pylock.train.toml", Some(LockFile::Pylock)),
+            ("requirements.txt", None),
+            ("requirements.lock", None),
+        ] {
+            assert_eq!(of(path).lock_file(), expected, "{path}");
+            assert_eq!(of(path).in_place_of_requirements(), None, "{path}");
+        }
+        let conda = of("a/environment.yml").in_place_of_requirements();
+        assert!(conda.expect("refused").contains("pod.image"));
+        assert!(of("poetry.lock").in_place_of_requirements().is_some());
+    }
 
     #[test]
     fn digest_has_64_lower_case_digits() {

@@ -2,7 +2,7 @@
 
 use super::exchange::is_zero;
 use super::lenient;
-use super::{Code, PythonEnvironment, SecretRef};
+use super::{Code, GitSource, PythonEnvironment, SecretRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,6 +23,10 @@ pub struct Command {
     /// Code that is unpacked into the task's folder before the program starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
+    /// Commit of a git repository that is checked out into the task's folder before the program
+    /// starts. Excludes `code`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<GitSource>,
     /// Python environment in which the program runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<PythonEnvironment>,

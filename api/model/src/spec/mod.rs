@@ -24,7 +24,9 @@ mod verdicts;
 
 pub use after::{AFTER_JOBS_UNIX_MS, After, AfterEnd, MAX_AFTER};
 pub use array::ArrayMember;
-pub use code::{CODE_FOLDER, Code, PythonEnvironment, code_folder, code_object, is_sha256};
+pub use code::{
+    CODE_FOLDER, Code, GitSource, LockFile, PythonEnvironment, code_folder, code_object, is_sha256,
+};
 pub use command::{Command, Ends, KeptPath, RESERVED};
 pub use compression::{
     CodecConfig, Codecs, Compression, HalfFormat, LayerCodec, Norm, Rounding, TernScale,

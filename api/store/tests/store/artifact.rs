@@ -121,6 +121,35 @@ async fn deleted_job_does_not_count() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn path_is_a_file_or_a_folder() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, other) = (world.submit("job").await?, world.submit("other").await?);
+    let own = writer(&world, job, 1);
+    for path in ["a/b", "c", "ab"] {
+        let kept = keep(&world, &own, path, &content(1, "a")).await?;
+        assert_eq!(kept, ArtifactKept::Kept { replaced: None }, "{path}");
+    }
+    for (path, present) in [("a", "a/b"), ("c/d/e", "c"), ("a/b/c", "a/b")] {
+        let other = present.to_owned();
+        let kept = keep(&world, &own, path, &content(1, "a")).await?;
+        assert_eq!(
+            kept,
+            ArtifactKept::Clash {
+                other: other.clone()
+            },
+            "{path}"
+        );
+        let mut tx = pool::begin(&world.scheduler).await?;
+        let admitted = artifact::admit(&mut tx, &own, path, (1, None)).await?;
+        assert_eq!(admitted, ArtifactAdmission::Clash { other }, "{path}");
+    }
+    // Paths of another job do not matter.
+    let kept = keep(&world, &writer(&world, other, 1), "a", &content(1, "a")).await?;
+    assert_eq!(kept, ArtifactKept::Kept { replaced: None });
+    Ok(())
+}
+
+#[tokio::test]
 async fn later_start_replaces_and_earlier_one_does_not() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job = world.submit("job").await?;

@@ -42,6 +42,27 @@ describe("the artifacts of a job", () => {
     expect(screen.getByText("plots/page.html")).toBeTruthy();
   });
 
+  it("are loaded together", async () => {
+    let loaded = 0;
+    URL.createObjectURL = () => "blob:all";
+    URL.revokeObjectURL = () => undefined;
+    world.routes["GET /api/v1/jobs/job-1/artifacts/archive"] = () => {
+      loaded += 1;
+      return new Response("tar");
+    };
+    open("/jobs/job-1?tab=artifacts");
+    fireEvent.click(await screen.findByRole("button", { name: "Download all" }));
+    await waitFor(() => expect(loaded).toBe(1));
+  });
+
+  it("are not loaded together if they are too large", async () => {
+    world.routes["GET /api/v1/jobs/job-1/artifacts"] = () =>
+      page(artifact("weights.bin", "application/octet-stream", 3 * 1024 ** 3));
+    open("/jobs/job-1?tab=artifacts");
+    expect(await screen.findByText(/^muster artifacts .* --download .*\.tar$/)).toBeTruthy();
+    expect(screen.queryByRole("button", { name: "Download all" })).toBeNull();
+  });
+
   it("show a table for CSV, of its beginning", async () => {
     open("/jobs/job-1?tab=artifacts");
     fireEvent.click(await screen.findByText("curve.csv"));

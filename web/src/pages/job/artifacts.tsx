@@ -1,6 +1,6 @@
 // Files that the job's program has written: a list, a preview of the chosen one, and downloads.
 import { useMemo, useState } from "react";
-import { artifactFile, artifacts } from "../../api/calls";
+import { artifactArchive, artifactFile, artifacts } from "../../api/calls";
 import { useResource } from "../../api/resource";
 import type { ArtifactView, JobView } from "../../api/types";
 import { isTerminal } from "../../live/job";
@@ -19,6 +19,8 @@ const RELOAD_EVERY_MS = 5000;
 const UPLOADS_AFTER_END_MS = 600_000;
 /** Maximum number of rows; the filter finds the others. */
 const MOST_ROWS = 500;
+/** Maximum size of a file that the browser holds in memory. */
+const MOST_ARCHIVE_BYTES = 2 * 1024 ** 3;
 
 export function Artifacts({ job }: { job: JobView }) {
   const list = useResource(job.id, (signal) => artifacts(job.id, signal));
@@ -49,11 +51,29 @@ export function Artifacts({ job }: { job: JobView }) {
         {count(list.data.length)} {list.data.length === 1 ? "file" : "files"}, {bytes(sum)}
         {found.length > MOST_ROWS ? `; the first ${count(MOST_ROWS)} of ${count(found.length)} are listed` : null}
       </p>
+      <DownloadAll job={job} sum={sum} />
       <div className="artifacts">
         <Rows job={job} all={found.slice(0, MOST_ROWS)} chosen={chosen} onChoose={choose} />
         {shown === undefined ? null : <ArtifactPreview key={shown.sha256 + shown.path} job={job} artifact={shown} />}
       </div>
     </Panel>
+  );
+}
+
+function DownloadAll({ job, sum }: { job: JobView; sum: number }) {
+  const name = `${job.spec.name}-artifacts.tar`;
+  if (sum > MOST_ARCHIVE_BYTES) {
+    const command = `muster artifacts ${job.spec.name} --download ${name}`;
+    return (
+      <p className="muted">
+        Too large to load all in a browser. Use <code>{command}</code>
+      </p>
+    );
+  }
+  return (
+    <FileButton load={() => artifactArchive(job.id)} name={name} title="Download all artifacts as a tar file" isSmall>
+      Download all
+    </FileButton>
   );
 }
 

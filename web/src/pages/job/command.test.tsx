@@ -24,3 +24,9 @@ test("program without code has no button for it", () => {
   render(<Command name="train" command={{ argv }} />);
   expect(screen.queryByRole("button", { name: "code" })).toBeNull();
 });
+
+test("commit of a program is shown by its beginning", () => {
+  const commit = "0c1f2a9b3d4e5f60718293a4b5c6d7e8f9012345";
+  render(<Command name="train" command={{ argv, git: { url: "https://host/a", commit } }} />);
+  expect(screen.getByText("0c1f2a9b3d4e").title).toBe(`Commit ${commit} of https://host/a`);
+});

@@ -51,9 +51,18 @@ export function Command({ name, command }: { name: string; command: ProgramComma
             {copied ? "copied" : "copy"}
           </button>
           {command.code ? <Code name={name} sha256={command.code.archive} /> : null}
+          {command.git ? <Commit url={command.git.url} commit={command.git.commit} /> : null}
         </span>
       </dd>
     </div>
+  );
+}
+
+function Commit({ url, commit }: { url: string; commit: string }) {
+  return (
+    <span className="muted mono" title={`Commit ${commit} of ${url}`}>
+      {commit.slice(0, 12)}
+    </span>
   );
 }
 

@@ -17,7 +17,8 @@ const SCRIPTS: [&str; 6] = [
 ];
 /// Number of bytes of a script that are searched for imports.
 const SEARCHED: u64 = 1 << 20;
-const REQUIREMENTS: &str = "requirements.txt";
+/// Files with the packages of a program; the first that exists counts.
+const REQUIREMENTS: [&str; 3] = ["requirements.txt", "uv.lock", "pylock.toml"];
 
 /// Library that decides how a program uses several workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,10 +110,10 @@ impl Program {
                 framework(&modules)
             },
             uses_muster: modules.iter().any(|module| root(module) == "muster"),
-            requirements: folder
-                .join(REQUIREMENTS)
-                .is_file()
-                .then(|| REQUIREMENTS.to_owned()),
+            requirements: REQUIREMENTS
+                .into_iter()
+                .find(|name| folder.join(name).is_file())
+                .map(str::to_owned),
             argv,
         })
     }

@@ -1,6 +1,7 @@
 //! Rules of a command, and of document parts that only the built-in engine has.
 
 use super::Errors;
+use super::git;
 use super::pod::parts_are_right;
 use super::secrets;
 use crate::metric::{NAME_RULE, is_name};
@@ -41,12 +42,20 @@ impl JobSpec {
                 "the SHA-256 of an archive: 64 digits 0-9 a-f. `muster submit --code FOLDER` sets it",
             );
         }
+        git::check(errors, command);
         if let Some(python) = &command.python {
             errors.check(
                 "command.python.requirements",
                 &format!("{:?}", python.requirements),
                 !python.requirements.is_empty() && is_inside(&python.requirements),
                 "a relative path of at most 255 bytes in code or files, without .. and empty parts",
+            );
+            let instead = python.in_place_of_requirements();
+            errors.check(
+                "command.python.requirements",
+                &format!("{:?}", python.requirements),
+                instead.is_none(),
+                instead.unwrap_or_default(),
             );
         }
         if let Some(folder) = &command.working_dir {
@@ -80,6 +89,12 @@ impl JobSpec {
                 &"given beside working_dir",
                 command.code.is_none(),
                 "left out beside working_dir: code lies in a new folder of the task, where the program is then started",
+            );
+            errors.check(
+                "command.git",
+                &"given beside working_dir",
+                command.git.is_none(),
+                "left out beside working_dir: the commit lies in a new folder of the task, where the program is then started",
             );
         }
         if let Some(steps) = command.steps {

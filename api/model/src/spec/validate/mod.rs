@@ -7,6 +7,7 @@ mod cpu_only;
 mod dataset;
 mod engine;
 mod exchange;
+mod git;
 mod layers;
 mod model;
 mod node_constraints;
