@@ -18,6 +18,7 @@ use muster_model::spec::{After, JobSpec};
 use muster_model::view::JobView;
 use muster_model::wait::{Wait, Waiting};
 use muster_store::job::{self, NewJob};
+use muster_store::limit;
 use muster_store::{PgConnection, StoreError};
 use uuid::Uuid;
 
@@ -127,10 +128,14 @@ async fn begun(
     Ok(job::insert_after(conn, &new, &unmet, clock::now()).await?)
 }
 
-/// Whether the document needs a query: for other jobs that it names, for the tenant's pod
+/// Whether the document needs a query: for other jobs that it names, for the limit of GPUs of
+/// interactive jobs, for the tenant's pod
 /// permissions and caps on preemption, or for the priority classes.
 fn asks_the_store(spec: &JobSpec) -> bool {
-    spec.from.is_some() || !spec.after.is_empty() || !RestrictedParts::of_job(spec).is_empty()
+    spec.from.is_some()
+        || !spec.after.is_empty()
+        || spec.interactive.is_some()
+        || !RestrictedParts::of_job(spec).is_empty()
 }
 
 /// Completes the document, and returns the jobs that must end before the job starts.
@@ -145,6 +150,10 @@ async fn checked(
             .check(app, conn, caller)
             .await?,
     );
+    if spec.interactive.is_some() {
+        let gpus = spec.resources.worker.gpus;
+        limit::admit_interactive(conn, caller.tenant_id, gpus).await?;
+    }
     origin::resolve(conn, spec).await?;
     after::unmet(conn, spec).await
 }

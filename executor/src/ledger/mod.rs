@@ -6,6 +6,7 @@
 
 mod entry;
 
+use crate::activity::{self, WatchedProgram};
 use crate::clock;
 use crate::disk;
 use crate::error::ExecutorError;
@@ -255,6 +256,26 @@ impl Ledger {
             Life::Prepared | Life::Starting | Life::Ended(_) => None,
         });
         running.filter(|one| !one.gpus.is_empty()).collect()
+    }
+
+    /// Returns the running programs of users, for the activity monitor.
+    #[must_use]
+    pub fn watched_programs(&self) -> Vec<WatchedProgram> {
+        let entries = self.entries.iter();
+        let running = entries.filter_map(|(id, entry)| match &entry.life {
+            Life::Running(record) if entry.launch.spec.command.is_some() => Some(WatchedProgram {
+                task: *id,
+                folder: entry.folder.clone(),
+                shim: record.shim,
+                program: record.task,
+                gpus: entry.launch.gpus.clone(),
+                is_suspended: entry.is_suspended(),
+                is_interactive: entry.launch.spec.interactive.is_some(),
+                first_ms: activity::first_ms(&entry.launch.spec),
+            }),
+            _ => None,
+        });
+        running.collect()
     }
 
     /// Removes forgotten tasks and their folders, those first that were forgotten first, until at

@@ -109,6 +109,7 @@ impl TrackingApp {
             run,
             models: LoggedModels::default(),
             logged: LogOnce::default(),
+            metric_ms: None,
         });
         self.opened.notify_one();
         Ok(id)

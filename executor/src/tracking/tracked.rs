@@ -1,5 +1,6 @@
 //! Runs of tasks that have made a request, and the destination of what they log.
 
+use super::beat::is_of_program;
 use super::error::{MlflowError, not_kept};
 use super::message::{self, LogBatch};
 use super::models::LoggedModels;
@@ -37,6 +38,8 @@ pub(super) struct TrackedTask {
     pub run: MlflowRun,
     pub models: LoggedModels,
     pub logged: LogOnce,
+    /// Time of the last logged metric, on the clock of the lease.
+    pub metric_ms: Option<u64>,
 }
 
 impl TrackedRuns {
@@ -69,6 +72,13 @@ impl TrackedRuns {
         }
     }
 
+    /// Returns the time of the task's last logged metric, on the clock of the lease. Metrics of the
+    /// machine do not count: their thread continues while the program hangs.
+    #[must_use]
+    pub fn last_metric_ms(&self, task: TaskId) -> Option<u64> {
+        self.lock().get(&task)?.metric_ms
+    }
+
     /// Writes what a task that has ended has logged and what still waits. Call it before the end is
     /// reported: nothing after the end is read.
     pub fn finish(&self, task: TaskId) {
@@ -80,10 +90,14 @@ impl TrackedRuns {
 
 impl TrackedTask {
     pub(super) fn log(&mut self, batch: LogBatch) -> Result<Value, MlflowError> {
-        let file = self.folder.events();
-        self.run.log(batch, clock::boottime_ms(), |reports| {
+        let (file, now_ms) = (self.folder.events(), clock::boottime_ms());
+        let has_metric = batch.metrics.iter().any(is_of_program);
+        self.run.log(batch, now_ms, |reports| {
             events::append(&file, reports).map_err(not_kept)
         })?;
+        if has_metric {
+            self.metric_ms = Some(now_ms);
+        }
         Ok(json!({}))
     }
 

@@ -42,6 +42,9 @@ pub struct TenantLimitsArgs {
     /// Stored secrets.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     secrets: Option<TenantLimitArg>,
+    /// GPUs and CPU slots of interactive jobs that have not ended.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    interactive_gpus: Option<TenantLimitArg>,
     /// Stored events from the tasks of one job.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     job_events: Option<TenantLimitArg>,
@@ -104,6 +107,7 @@ impl TenantLimitsArgs {
             job_artifacts: value(self.job_artifacts),
             job_artifact_bytes: value(self.job_artifact_bytes),
             secrets: value(self.secrets),
+            interactive_gpus: value(self.interactive_gpus),
             job_events: value(self.job_events),
             job_event_bytes: value(self.job_event_bytes),
             job_points: value(self.job_points),

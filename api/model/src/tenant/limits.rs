@@ -113,6 +113,9 @@ limits! {
     job_artifact_bytes = 100 << 30;
     /// Maximum number of stored secrets.
     secrets = 1_000;
+    /// Maximum number of GPUs and CPU slots of interactive jobs that have not ended. The default
+    /// limits nothing in practice.
+    interactive_gpus = 1_000_000;
     /// Maximum number of events that the tasks of one job report, including evaluations. Later ones
     /// are dropped.
     job_events = 100_000;
