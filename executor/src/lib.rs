@@ -53,6 +53,7 @@ pub mod task_file;
 pub mod task_user;
 pub mod tracking;
 pub mod usage_sampler;
+pub mod watched_program;
 pub mod watcher;
 
 use muster_opener as opener;

@@ -12,6 +12,7 @@ mod defragment;
 mod examples;
 mod goodput;
 mod gpu_kinds;
+mod idle;
 mod idle_slots;
 mod images;
 mod in_a_bucket;

@@ -20,7 +20,7 @@ pub(super) struct OutputMark {
 /// What a measurement finds of a task.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Signals {
-    /// Whether its program runs: it is not suspended, and its preparation is over.
+    /// Whether its program runs: it is not suspended and not in preparation.
     pub is_at_work: bool,
     /// CPU time of its processes.
     pub cpu_ticks: u64,
@@ -49,8 +49,8 @@ pub(super) struct TaskActivity {
     /// Highest CPU use since the last activity.
     cpu_milli: u64,
     gpu: GpuEvidence,
-    /// Whether the scheduler was told that the task is idle; `None` if an earlier daemon may have
-    /// told it.
+    /// Whether the newest report states that the task is idle; `None` if an earlier daemon may have
+    /// reported it.
     told_idle: Option<bool>,
 }
 
@@ -68,7 +68,7 @@ impl TaskActivity {
         }
     }
 
-    /// Takes a measurement. Returns whether only the use of the GPUs can still make the task active.
+    /// Takes a measurement. Returns whether only the use of GPUs can still make the task active.
     pub fn take(&mut self, new: Signals, now_ms: u64) -> bool {
         let over_ms = now_ms.saturating_sub(self.at_ms).max(1);
         let ticks = new.cpu_ticks.checked_sub(self.last.cpu_ticks);
@@ -123,13 +123,16 @@ impl TaskActivity {
         self.told_idle = Some(matches!(report, TaskReport::Activity { idle: Some(_) }));
     }
 
+    fn ago(&self, at_ms: Option<u64>) -> Option<u64> {
+        at_ms.map(|at_ms| self.at_ms.saturating_sub(at_ms))
+    }
+
     fn evidence(&self, idle_ms: u64) -> IdleReport {
-        let ago = |at_ms: u64| self.at_ms.saturating_sub(at_ms);
         IdleReport {
             idle_ms,
-            output_ms: self.output_ms.map(ago),
-            metric_ms: self.last.metric_ms.map(ago),
-            session_ms: self.last.session_ms.map(ago),
+            output_ms: self.ago(self.output_ms),
+            metric_ms: self.ago(self.last.metric_ms),
+            session_ms: self.ago(self.last.session_ms),
             cpu_milli: u32::try_from(self.cpu_milli).unwrap_or(u32::MAX),
             gpu: self.gpu,
         }

@@ -17,10 +17,10 @@ use crate::log_once::LogOnce;
 use crate::process::{self, ProcessId, Stat};
 use crate::remote::RemoteSessions;
 use crate::tracking::TrackedRuns;
+use crate::watched_program::{SHORTEST_EVERY_MS, WatchedProgram};
 use measure::{GpuUse, OutputMark, Signals, TaskActivity};
 use muster_model::id::TaskId;
 use muster_model::idle::GpuEvidence;
-use muster_model::spec::JobSpec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -30,31 +30,11 @@ use std::time::Duration;
 
 /// Longest interval of measurements.
 const LONGEST_EVERY_MS: u64 = 5_000;
-/// Shortest interval. Shorter ones would make a clock tick a large share of a core.
-const SHORTEST_EVERY_MS: u64 = 1_000;
-/// Idle time after which a task is reported, if its document has no shorter limit.
-const LONGEST_FIRST_MS: u64 = 60_000;
 /// Age of a process below which no earlier daemon has reported it.
 const NEW_BELOW_MS: u64 = 10_000;
 const MS_PER_TICK: u64 = 10;
 /// File name of the executor, which is the task's process until the program replaces it.
 const OWN_NAME: &str = "muster-executor";
-
-/// A running program, as the node loop passes it to the monitor.
-#[derive(Debug, Clone)]
-pub struct WatchedProgram {
-    pub task: TaskId,
-    pub folder: NodeTaskFolder,
-    /// The task's processes are the descendants of its shim.
-    pub shim: ProcessId,
-    /// The task's process, which becomes the program.
-    pub program: ProcessId,
-    pub gpus: Vec<u32>,
-    pub is_suspended: bool,
-    pub is_interactive: bool,
-    /// Idle time after which the task is reported.
-    pub first_ms: u64,
-}
 
 /// Handle shared by the monitor's thread and the node loop.
 #[derive(Debug, Clone, Default)]
@@ -81,16 +61,6 @@ pub struct ActivitySources {
 struct KnownProgram {
     activity: TaskActivity,
     logged: LogOnce,
-}
-
-/// Returns the idle time after which a task of this job is reported: early enough for each limit
-/// of its document.
-#[must_use]
-pub fn first_ms(spec: &JobSpec) -> u64 {
-    match spec.idle_limit_ms().unwrap_or_else(|| spec.hang_ms()) {
-        0 => LONGEST_FIRST_MS,
-        limit_ms => (limit_ms / 4).clamp(SHORTEST_EVERY_MS, LONGEST_FIRST_MS),
-    }
 }
 
 impl ActivityMonitor {
@@ -242,9 +212,14 @@ fn is_own(pid: i32) -> bool {
     let program = fs::read_link(&path).unwrap_or_default();
     let name = program.file_name().unwrap_or_default();
     // An image may have the executor under another name.
-    let file = |path: &str| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    let own = file("/proc/self/exe");
-    name.to_string_lossy().starts_with(OWN_NAME) || own.is_some() && own == file(&path)
+    let own = file_of("/proc/self/exe");
+    name.to_string_lossy().starts_with(OWN_NAME) || own.is_some() && own == file_of(&path)
+}
+
+/// Returns device and number of a file.
+fn file_of(path: &str) -> Option<(u64, u64)> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 fn output(folder: &NodeTaskFolder) -> OutputMark {

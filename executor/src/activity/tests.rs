@@ -152,19 +152,18 @@ fn use_of_gpus_is_that_of_the_driver() {
         BTreeMap::from([(pid, ProcessGpuUsage { memory_bytes, busy })])
     };
     let used = |first, second| GpuUsageByProcess::from([(0, first), (1, second)]);
-    let quiet = |evidence| GpuUse::Quiet(evidence);
     for (used, expected) in [
-        (None, quiet(GpuEvidence::Absent)),
+        (None, GpuUse::Quiet(GpuEvidence::Absent)),
         (Some(used(of(own, 0.5), of(1, 0.0))), GpuUse::Busy),
         (
             Some(used(of(own, 0.0), of(1, 0.5))),
-            quiet(GpuEvidence::Unused),
+            GpuUse::Quiet(GpuEvidence::Unused),
         ),
         // The ids are of another namespace.
         (Some(used(of(1, 0.0), of(1, 0.5))), GpuUse::Busy),
         (
             Some(GpuUsageByProcess::from([(0, of(own, 0.0))])),
-            quiet(GpuEvidence::Unknown),
+            GpuUse::Quiet(GpuEvidence::Unknown),
         ),
     ] {
         assert_eq!(gpu_use(used.as_ref(), &one, &tree), expected, "{used:?}");

@@ -6,7 +6,6 @@
 
 mod entry;
 
-use crate::activity::{self, WatchedProgram};
 use crate::clock;
 use crate::disk;
 use crate::error::ExecutorError;
@@ -17,6 +16,7 @@ use crate::opener::FolderHandle;
 use crate::process::ProcessId;
 use crate::reconcile::{NodeObservation, TaskObservation};
 use crate::usage_sampler::SampledTask;
+use crate::watched_program::{self, WatchedProgram};
 use entry::load;
 pub use entry::{AcknowledgedPositions, LedgerEntry, Life};
 use muster_model::assignment::{Peers, TaskLaunch};
@@ -271,7 +271,7 @@ impl Ledger {
                 gpus: entry.launch.gpus.clone(),
                 is_suspended: entry.is_suspended(),
                 is_interactive: entry.launch.spec.interactive.is_some(),
-                first_ms: activity::first_ms(&entry.launch.spec),
+                first_ms: watched_program::first_ms(&entry.launch.spec),
             }),
             _ => None,
         });

@@ -1,4 +1,4 @@
-//! Idle programs: when the owner is told, when the job restarts, and when an interactive job ends.
+//! Idle programs: when a job is flagged, when it restarts, and when an interactive job ends.
 
 use crate::scene::Scene;
 use muster_core::Action;

@@ -19,6 +19,7 @@ export function tone(event: MusterEvent): Tone {
     case "job_waits":
     case "peer_gone":
     case "rank_judged":
+    case "job_idle":
     case "node_faulted":
       return "warn";
     case "checkpoint_request_ended":
@@ -33,6 +34,7 @@ export function tone(event: MusterEvent): Tone {
     case "resumed":
     case "resized":
     case "training_finished":
+    case "job_active":
       return "good";
     case "checkpoint_written":
     case "checkpoint_pruned":

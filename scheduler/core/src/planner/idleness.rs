@@ -1,8 +1,8 @@
 //! Idle programs. A program is idle while none of its processes prints, logs a metric, or uses CPU
 //! or GPU. Executors measure it, so the rule needs neither steps nor a second worker.
 //!
-//! A job is idle once all its tasks are. Its owner is told then; a job restarts only if its
-//! document says so. An interactive job ends after its time without use.
+//! A job is idle once all its tasks are. It is then flagged, and restarts only if its document says
+//! so. An interactive job ends after its time without use.
 
 use super::planned_job::PlannedJob;
 use super::round_state::RoundState;
@@ -50,7 +50,7 @@ pub(crate) fn end_idle_jobs(round: &mut RoundState<'_>) {
     }
 }
 
-/// Tells owners of jobs that have become idle for long, or active again.
+/// Flags jobs that have been idle for long, and removes the flag of jobs that are active again.
 pub(crate) fn record_idle_jobs(round: &mut RoundState<'_>) {
     let (snapshot, now_ms) = (round.snapshot, round.now_ms);
     for live in &mut round.jobs {
@@ -59,7 +59,8 @@ pub(crate) fn record_idle_jobs(round: &mut RoundState<'_>) {
             continue;
         };
         let found = idle(live, &snapshot.nodes, now_ms);
-        let found = found.filter(|found| told_after_ms(watch).is_some_and(|ms| found.for_ms >= ms));
+        let found =
+            found.filter(|found| flagged_after_ms(watch).is_some_and(|ms| found.for_ms >= ms));
         let known = watch.idle.map(|known| known.idle.since_ms);
         if found.as_ref().map(|found| found.idle.since_ms) == known {
             continue;
@@ -74,8 +75,8 @@ pub(crate) fn record_idle_jobs(round: &mut RoundState<'_>) {
     }
 }
 
-/// Milliseconds of idleness after which the owner is told; `None`: never.
-fn told_after_ms(watch: &Watch) -> Option<u64> {
+/// Milliseconds of idleness after which the job is flagged; `None`: never.
+fn flagged_after_ms(watch: &Watch) -> Option<u64> {
     match watch.idle_limit_ms {
         Some(limit_ms) => Some(limit_ms / 100 * WARNED_AT_PERCENT),
         None => Some(watch.hang_ms).filter(|ms| *ms > 0),
