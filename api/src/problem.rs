@@ -218,11 +218,6 @@ impl ProblemKind {
 
 impl ApiError {
     #[must_use]
-    pub fn kind(&self) -> ProblemKind {
-        self.kind
-    }
-
-    #[must_use]
     pub fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         Self {
             kind,

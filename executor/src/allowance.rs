@@ -155,6 +155,7 @@ impl From<&TaskReport> for Weight {
             | TaskReport::Resized { .. }
             | TaskReport::PeerGone { .. }
             | TaskReport::CheckpointRequestEnded { .. }
+            | TaskReport::Activity { .. }
             | TaskReport::Interrupted { .. } => Self::Step,
             TaskReport::Progress { .. }
             | TaskReport::Pace { .. }

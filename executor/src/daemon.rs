@@ -1,6 +1,7 @@
 //! Assembly of the daemon: devices, ledger, the node loop on its own thread and the session. Also
 //! the order in which they end.
 
+use crate::activity::{ActivityMonitor, ActivitySources};
 use crate::artifact::{ArtifactClient, ArtifactStore, OutputUploads};
 use crate::code_cache::CodeCache;
 use crate::config::{ExecutorConfig, RuntimeKind};
@@ -133,7 +134,17 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
         usage_sampler.run(&capacity);
     }
     let watcher = TaskFolderWatcher::new(loop_events.clone());
-    let measured = (usage_sampler.clone(), metrics.clone());
+    let remote = RemoteSessions::new(&config, Endpoints::new(&config), &credential);
+    let activity = ActivityMonitor::default();
+    // Nor are the processes of pods visible.
+    if config.runtime == RuntimeKind::Process {
+        activity.run(ActivitySources {
+            runs: tracking.runs(),
+            sessions: remote.clone(),
+            has_gpus: device::has_cuda(&capacity),
+        });
+    }
+    let measured = (usage_sampler.clone(), activity, metrics.clone());
     let disk_monitor = DiskMonitor::of(&config);
     disk_monitor.watch(loop_events.clone())?;
     let node = NodeLoop::new(
@@ -150,7 +161,6 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
     if has_gpus {
         health.watch();
     }
-    let remote = RemoteSessions::new(&config, Endpoints::new(&config), &credential);
     let known = SessionContext {
         generation: node.generation(),
         identity,

@@ -9,6 +9,7 @@
 //! `events.jsonl` in it and stops on SIGTERM. Users' own programs follow none of these rules:
 //! `command` replaces itself by the program, and `tracking` writes its reports.
 
+pub mod activity;
 mod allowance;
 pub mod artifact;
 pub mod clock;
@@ -52,6 +53,7 @@ pub mod task_file;
 pub mod task_user;
 pub mod tracking;
 pub mod usage_sampler;
+pub mod watched_program;
 pub mod watcher;
 
 use muster_opener as opener;

@@ -4,6 +4,7 @@
 //! no locks and a slow disk delays no heartbeat. It sleeps until the next event as long as the
 //! kernel notifies it of changes in all task folders.
 
+use crate::activity::ActivityMonitor;
 use crate::artifact::OutputUploads;
 use crate::clock;
 use crate::config::ExecutorConfig;
@@ -53,6 +54,7 @@ pub struct NodeLoop {
     outputs: OutputUploads,
     watcher: TaskFolderWatcher,
     usage_sampler: UsageSampler,
+    activity: ActivityMonitor,
     metrics: ExecutorMetrics,
     poll_timer: PollTimer,
     outbox: ReportOutbox,
@@ -77,7 +79,7 @@ impl NodeLoop {
         launcher: Launcher,
         (tracked, outputs): (TrackedRuns, OutputUploads),
         watcher: TaskFolderWatcher,
-        (usage_sampler, metrics): (UsageSampler, ExecutorMetrics),
+        (usage_sampler, activity, metrics): (UsageSampler, ActivityMonitor, ExecutorMetrics),
         disk_monitor: DiskMonitor,
     ) -> Self {
         let generation = Arc::new(AtomicU64::new(ledger.generation));
@@ -89,6 +91,7 @@ impl NodeLoop {
             outputs,
             watcher,
             usage_sampler,
+            activity,
             metrics,
             poll_timer: PollTimer::default(),
             outbox: ReportOutbox::default(),
@@ -315,6 +318,9 @@ impl NodeLoop {
         }
         if self.usage_sampler.is_requested() {
             self.usage_sampler.watch(self.ledger.sampled_tasks());
+        }
+        if self.activity.is_running() {
+            self.activity.watch(self.ledger.watched_programs());
         }
     }
 

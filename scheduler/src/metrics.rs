@@ -252,6 +252,7 @@ fn verb(action: &Action) -> &'static str {
         Action::Judge { .. } => "judge",
         Action::Displace { .. } => "displace",
         Action::Suspect { .. } => "suspect",
+        Action::Idle { .. } => "idle",
         Action::Wait { .. } => "wait",
     }
 }

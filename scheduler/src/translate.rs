@@ -4,6 +4,7 @@ use crate::external_gpu_use::{NodeGpuUse, external_gpus, uses};
 use muster_core::learn::{CourseNoise, Observation, ObservedBatch};
 use muster_core::snapshot as core;
 use muster_model::id::{TaskId, TenantId};
+use muster_model::idle::Idleness;
 use muster_model::job::JobState;
 use muster_model::node::{DriverSuspend, GpuKind, ImageSupport, Node, least_capability};
 use muster_model::pace::{Pace, Watch};
@@ -69,6 +70,7 @@ fn class(class: PriorityClass) -> PriorityClass {
 /// Data of a job's tasks that is not in their rows.
 struct TaskFacts {
     paces: BTreeMap<TaskId, Pace>,
+    idle: BTreeMap<TaskId, Idleness>,
     guests: BTreeSet<TaskId>,
 }
 
@@ -79,6 +81,7 @@ fn tasks(tasks: Vec<Task>, facts: &TaskFacts) -> Vec<core::SnapshotTask> {
 fn task(task: Task, facts: &TaskFacts) -> core::SnapshotTask {
     core::SnapshotTask {
         pace: facts.paces.get(&task.id).copied(),
+        idle: facts.idle.get(&task.id).copied(),
         lane: u32::from(facts.guests.contains(&task.id)),
         id: task.id,
         role: task.role,
@@ -237,6 +240,7 @@ fn job(
     let ps_shards = job.spec.ps_shards();
     let facts = TaskFacts {
         paces: loaded.paces,
+        idle: loaded.idle_tasks,
         guests: loaded.guests,
     };
     let translated = core::SnapshotJob {
@@ -269,7 +273,7 @@ fn job(
         in_place: job.spec.resizes_in_place(),
         replicated: job.spec.exchange.shard_replicas > 0,
         suspends: job.spec.suspends(),
-        exclusive: job.spec.exclusive,
+        exclusive: job.spec.is_exclusive(),
         preemption: caps
             .get(&job.tenant_id)
             .map_or(job.spec.preemption, |caps| caps.cap(&job.spec)),
@@ -295,6 +299,9 @@ fn job(
             hang_ms: job.spec.hang_ms(),
             verdicts: loaded.verdicts,
             suspects: loaded.suspects,
+            restarts_idle: job.spec.restarts_idle(),
+            idle_limit_ms: job.spec.idle_limit_ms(),
+            idle: loaded.idle,
         }),
         tasks: tasks(loaded.tasks, &facts),
         leaving: tasks(loaded.leaving, &facts),

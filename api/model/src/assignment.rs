@@ -2,6 +2,7 @@
 
 use crate::checkpoint::{RequestResult, Written};
 use crate::id::{JobId, NodeId, TaskId, TenantId};
+use crate::idle::IdleReport;
 use crate::metric::{MetricPoint, ObjectiveValues};
 use crate::pace::PaceReport;
 use crate::progress::{Evaluation, Sample};
@@ -128,6 +129,10 @@ pub enum TaskReport {
     /// Activity and own step time; sent by every worker.
     Pace {
         pace: PaceReport,
+    },
+    /// From the executor: the task of a program has become idle, or active again (`None`).
+    Activity {
+        idle: Option<IdleReport>,
     },
     Evaluated {
         #[serde(with = "crate::progress::filled")]

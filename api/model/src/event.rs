@@ -9,6 +9,7 @@ use crate::actor::Actor;
 use crate::checkpoint::{RequestResult, Written};
 use crate::fault::NodeFault;
 use crate::id::{JobId, NodeId, RemoteSessionId, TaskId};
+use crate::idle::IdleFinding;
 use crate::job::{AfterStop, Intent, JobPhase, JobState};
 use crate::node::{NodeState, Notice};
 use crate::progress::Split;
@@ -125,6 +126,12 @@ pub enum Event {
     RankJudged {
         verdict: Verdict,
     },
+    /// All tasks of a running job are idle: the evidence, and what follows.
+    JobIdle {
+        finding: IdleFinding,
+    },
+    /// The job is active again after `JobIdle`.
+    JobActive {},
     CheckpointWritten {
         checkpoint: Written,
     },
@@ -354,6 +361,8 @@ impl Event {
             Self::Resized { .. } => "resized",
             Self::PeerGone { .. } => "peer_gone",
             Self::RankJudged { .. } => "rank_judged",
+            Self::JobIdle { .. } => "job_idle",
+            Self::JobActive {} => "job_active",
             Self::CheckpointWritten { .. } => "checkpoint_written",
             Self::CheckpointPruned { .. } => "checkpoint_pruned",
             Self::Evaluated { .. } => "evaluated",

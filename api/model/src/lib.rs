@@ -28,6 +28,7 @@ pub mod family;
 pub mod fault;
 pub mod forecast;
 pub mod id;
+pub mod idle;
 pub mod job;
 pub mod metric;
 pub mod node;

@@ -5,6 +5,7 @@
 //! is not included.
 
 use crate::id::TaskId;
+use crate::idle::IdleFinding;
 use serde::{Deserialize, Serialize};
 
 /// Activity of a rank.
@@ -106,6 +107,19 @@ pub struct Watch {
     /// Ranks that were suspected in the last round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suspects: Vec<Suspect>,
+    /// Whether the job restarts once it was idle for `hang_ms`; otherwise it is only flagged.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub restarts_idle: bool,
+    /// Time without use after which an interactive job ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_limit_ms: Option<u64>,
+    /// Idleness of the job that its owner has been told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<IdleFinding>,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// Rank that is suspected, and since when without interruption.

@@ -1,6 +1,7 @@
 //! Verdicts on the ranks of a job, with their evidence, for the history.
 
 use crate::id::{NodeId, TaskId};
+use crate::idle::Idleness;
 use crate::task::Role;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -32,6 +33,13 @@ pub enum Finding {
         own_us: u64,
         /// Microseconds per step at the median rate.
         median_us: u64,
+    },
+    /// All ranks of a program were idle: no output, no metric, and no use of CPU or GPU.
+    Idle {
+        /// That of the rank that became idle last.
+        idle: Idleness,
+        /// Milliseconds for which all were idle.
+        idle_ms: u64,
     },
     /// The rank was silent, or stuck in a step, while others waited for it.
     Hang {
@@ -79,6 +87,11 @@ impl fmt::Display for Finding {
                 *own_us as f64 / 1e3,
                 *median_us as f64 / 1e3
             ),
+            Self::Idle { idle, idle_ms } => {
+                let for_ms = i64::try_from(*idle_ms).unwrap_or(i64::MAX);
+                let evidence = idle.evidence(idle.since_ms.saturating_add(for_ms));
+                write!(f, "is idle: {evidence}")
+            }
             Self::Hang { step, silent_ms } => {
                 let silent_s = silent_ms / 1_000;
                 write!(f, "hangs: nothing since step {step}, {silent_s} s ago")

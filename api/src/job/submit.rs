@@ -18,6 +18,7 @@ use muster_model::spec::{After, JobSpec};
 use muster_model::view::JobView;
 use muster_model::wait::{Wait, Waiting};
 use muster_store::job::{self, NewJob};
+use muster_store::limit;
 use muster_store::{PgConnection, StoreError};
 use uuid::Uuid;
 
@@ -149,12 +150,14 @@ pub(crate) async fn begun(
     Ok(job::insert_after(conn, &new, &unmet, clock::now()).await?)
 }
 
-/// Whether the document needs a query: for other jobs that it names or its array, for the tenant's
-/// pod permissions and caps on preemption, or for the priority classes.
+/// Whether the document needs a query: for other jobs that it names or its array, for the limit of
+/// GPUs of interactive jobs, for the tenant's pod permissions and caps on preemption, or for the
+/// priority classes.
 fn asks_the_store(spec: &JobSpec) -> bool {
     spec.from.is_some()
         || !spec.after.is_empty()
         || spec.array.is_some()
+        || spec.interactive.is_some()
         || !RestrictedParts::of_job(spec).is_empty()
 }
 
@@ -170,6 +173,10 @@ pub(crate) async fn checked(
             .check(app, conn, caller)
             .await?,
     );
+    if spec.interactive.is_some() {
+        let gpus = spec.resources.worker.gpus;
+        limit::admit_interactive(conn, caller.tenant_id, gpus).await?;
+    }
     origin::resolve(conn, spec).await?;
     after::unmet(conn, spec).await
 }

@@ -4,14 +4,15 @@ use crate::clock;
 use muster_model::checkpoint::{Candidate, Checkpoint, Kept};
 use muster_model::event::{Event, EventText};
 use muster_model::id::TaskId;
+use muster_model::idle::Idleness;
 use muster_model::job::{Job, JobPhase, JobState};
 use muster_model::pace::{self, Pace};
 use muster_model::progress::{Evaluation, Sample};
 use muster_model::spec::CheckpointPolicy;
 use muster_model::task::TaskState;
 use muster_model::view::{
-    CheckpointView, Count, EvaluationView, EventView, JobView, PaceView, ProgressView, SampleView,
-    SuspectedView, TaskView, TrialRef, WaitingView,
+    CheckpointView, Count, EvaluationView, EventView, IdleView, JobView, PaceView, ProgressView,
+    SampleView, SuspectedView, TaskView, TrialRef, WaitingView,
 };
 use muster_store::event::StoredEvent;
 use muster_store::job::JobRow;
@@ -55,6 +56,7 @@ pub fn job(row: JobRow, tenant: &str) -> JobView {
         failures,
         last_failure: row.last_failure,
         put_off: row.put_off,
+        idle: row.idle.map(|found| idle(&found.idle, found.ends_after_ms)),
         waiting: waiting.map(WaitingView::from),
         workers: Count {
             running: row.workers,
@@ -96,6 +98,7 @@ pub fn submitted(job: Job, user: &str) -> JobRow {
         submitted_by: user.to_owned(),
         edits: 0,
         last_failure: None,
+        idle: None,
         put_off: 0,
         forecast: None,
         resume_step: None,
@@ -152,6 +155,17 @@ fn pace_of(rank: &RankPace, of_median: Option<f64>) -> PaceView {
     }
 }
 
+/// Returns idleness with its evidence at the present.
+fn idle(idle: &Idleness, ends_after_ms: Option<u64>) -> IdleView {
+    let now = clock::now().unix_timestamp_nanos() / 1_000_000;
+    let ends_after_ms = ends_after_ms.and_then(|ms| i64::try_from(ms).ok());
+    IdleView {
+        since: at(idle.since_ms),
+        evidence: idle.evidence(i64::try_from(now).unwrap_or(i64::MAX)),
+        ends_at: ends_after_ms.map(|ms| at(idle.since_ms.saturating_add(ms))),
+    }
+}
+
 /// Converts a time; an invalid one becomes the epoch.
 fn at(unix_ms: i64) -> OffsetDateTime {
     let at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(unix_ms) * 1_000_000);
@@ -176,6 +190,7 @@ fn task(row: TaskRow, pace: Option<PaceView>) -> TaskView {
         shared_with: row.shared_with,
         rate_beside: row.rate_beside,
         usage: row.usage,
+        idle: row.idle.map(|found| idle(&found, None)),
         address: row.task.address,
         created_at: row.created_at,
         released_at: row.released_at,

@@ -18,6 +18,7 @@ use muster_model::event::Event;
 use muster_model::family::Family;
 use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
+use muster_model::idle::IdleFinding;
 use muster_model::job::{Intent, Job, JobPhase, JobState};
 use muster_model::progress::{Evaluation, Filled, Sample};
 use muster_model::spec::{After, JobSpec, Origin};
@@ -68,6 +69,8 @@ pub struct JobRow {
     pub last_failure: Option<String>,
     /// Number of consecutive placement rejections.
     pub put_off: u32,
+    /// Idleness that the history states.
+    pub idle: Option<IdleFinding>,
     /// Study of the trial, number of the trial and its phase in the study.
     pub trial: Option<(StudyId, u32, TrialPhase)>,
 }
@@ -102,6 +105,7 @@ struct JobSqlRow {
     failures: i32,
     last_failure: Option<String>,
     put_off: i32,
+    idle: Option<Json<IdleFinding>>,
     waiting: Option<Json<Waiting>>,
     not_before: Option<OffsetDateTime>,
     submitted_at: OffsetDateTime,
@@ -136,7 +140,7 @@ macro_rules! select_jobs {
         sqlx::query_as!(
             JobSqlRow,
             r#"select j.id, j.tenant_id, j.submitted_by, j.spec as "spec: Json<JobSpec>", j.intent,
-                   j.state as "state: Json<JobState>", j.revision, j.edits, j.failures, j.last_failure, j.put_off,
+                   j.state as "state: Json<JobState>", j.revision, j.edits, j.failures, j.last_failure, j.put_off, j.idle as "idle: Json<IdleFinding>",
                    j.waiting as "waiting: Json<Waiting>", j.not_before, j.submitted_at, j.started_at, j.finished_at,
                    j.latest as "latest: Json<Filled<Sample>>", j.sample_at,
                    j.latest_evaluation as "latest_evaluation: Json<Filled<Evaluation>>",
@@ -472,6 +476,7 @@ impl From<JobSqlRow> for JobRow {
             submitted_by: row.user_name,
             edits: unsigned(row.edits),
             last_failure: row.last_failure,
+            idle: row.idle.map(|idle| idle.0),
             put_off: unsigned32(row.put_off),
             resume_step: row.resume_step.map(unsigned),
             begins_anew: row.begins_anew,

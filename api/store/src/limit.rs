@@ -199,6 +199,38 @@ pub async fn admit_token(
     below("user_tokens", limits.user_tokens, unsigned(row.own))
 }
 
+/// Checks whether the tenant in scope may open an interactive job with these GPUs. Its GPUs count
+/// from the submission, so that a job that waits starts without a further check.
+///
+/// # Errors
+/// [`StoreError::Exceeded`], [`StoreError::Statement`].
+pub async fn admit_interactive(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    gpus: u32,
+) -> Result<(), StoreError> {
+    hold(conn, tenant).await?;
+    let most = of(conn, tenant).await?.interactive_gpus;
+    let used = sqlx::query_scalar!(
+        r#"select coalesce(sum((spec #>> '{resources,worker,gpus}')::bigint), 0)::bigint as "used!" from job
+           where tenant_id = $1 and deleted_at is null and spec -> 'interactive' is not null
+             and phase not in ('succeeded', 'failed', 'cancelled')"#,
+        tenant.0
+    )
+    .fetch_one(conn)
+    .await?;
+    let (used, asked) = (unsigned(used), u64::from(gpus));
+    if used.saturating_add(asked) <= most {
+        return Ok(());
+    }
+    Err(StoreError::Exceeded(TenantLimitExceeded {
+        limit: "interactive_gpus".to_owned(),
+        most,
+        used,
+        asked,
+    }))
+}
+
 /// Refuses one more if `used` has reached the limit.
 ///
 /// # Errors

@@ -8,6 +8,7 @@ use crate::packing;
 use crate::service;
 use muster_model::event::Event;
 use muster_model::id::{JobId, TaskId, TenantId};
+use muster_model::idle::Idleness;
 use muster_model::pace::{Pace, Suspect};
 use muster_model::packing::{Measured, Usage};
 use muster_model::task::{Role, Task, TaskEvent, TaskState};
@@ -29,6 +30,8 @@ pub struct TaskRow {
     pub rate_beside: Option<f64>,
     /// Measured GPU use.
     pub usage: Option<Usage>,
+    /// Idleness of its program as last reported; `None` unless it runs.
+    pub idle: Option<Idleness>,
 }
 
 /// Selection of a job's tasks.
@@ -51,6 +54,7 @@ pub async fn list(
     let rows = sqlx::query!(
         r#"select t.id, t.job_id, t.revision, t.role, t.role_index, t.node_id, t.gpus,
                   t.state as "state: Json<TaskState>", t.address, t.created_at, t.released_at, n.name as node_name,
+                  case when t.phase = 'running' then t.idle end as "idle: Json<Idleness>",
                   company.job_id as "shared_with?"
            from task t
            left join lateral muster_company(t.id) company on t.released_at is null
@@ -76,6 +80,7 @@ pub async fn list(
             address: row.address,
         },
         node_name: row.node_name,
+        idle: row.idle.map(|idle| idle.0),
         created_at: row.created_at,
         released_at: row.released_at,
         shared_with: row.shared_with.map(JobId::from),

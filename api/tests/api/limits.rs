@@ -4,6 +4,8 @@ use crate::world::{ADMIN, BLUE, RED, World, document, json_request};
 use axum::http::{Method, StatusCode};
 use muster_model::assignment::TaskReport;
 use muster_model::checkpoint::Written;
+use muster_model::plan::Action;
+use muster_model::view::JobView;
 use serde_json::{Value, json};
 
 async fn limit(world: &World, limits: Value) -> Value {
@@ -38,6 +40,85 @@ async fn job_above_the_limit_is_refused_with_a_remedy() {
     let changed = limit(&world, json!({ "open_jobs": null })).await;
     assert_eq!(changed["limits"]["open_jobs"], 50_000);
     world.submit("second").await;
+}
+
+#[tokio::test]
+async fn interactive_jobs_share_their_own_limit_of_gpus() {
+    let world = World::new().await;
+    let interactive = |name: &str, gpus: u32| {
+        json!({
+            "version": "muster/v1", "name": name, "command": { "argv": ["sleep", "60"] },
+            "resources": { "worker": { "gpus": gpus } }, "interactive": { "idle_minutes": 5 },
+        })
+    };
+    limit(&world, json!({ "interactive_gpus": 2 })).await;
+    let first = world.post(RED, "/api/v1/jobs", &interactive("a", 1)).await;
+    assert_eq!(first.status, StatusCode::CREATED, "{}", first.text());
+    let refused = world.post(RED, "/api/v1/jobs", &interactive("b", 2)).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    let problem = refused.problem();
+    for part in [
+        "interactive_gpus",
+        "1 of 2",
+        "tenants limits NAME --interactive-gpus",
+    ] {
+        assert!(problem.detail.contains(part), "{}", problem.detail);
+    }
+    // Other jobs and jobs without GPUs do not count.
+    world.submit("other").await;
+    let free = world.post(RED, "/api/v1/jobs", &interactive("c", 0)).await;
+    assert_eq!(free.status, StatusCode::CREATED);
+    // The first has ended.
+    let id = first.json::<JobView>().id;
+    world.step(id, 0, Action::Cancel).await;
+    let again = world.post(RED, "/api/v1/jobs", &interactive("b", 2)).await;
+    assert_eq!(again.status, StatusCode::CREATED, "{}", again.text());
+    limit(&world, json!({ "interactive_gpus": 0 })).await;
+    let none = world.post(RED, "/api/v1/jobs", &interactive("d", 1)).await;
+    assert_eq!(none.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn interactive_documents_have_one_worker_and_a_command() {
+    let world = World::new().await;
+    for (part, field) in [
+        (
+            json!({ "scale": { "workers": { "min": 1, "max": 2 } } }),
+            "scale.workers",
+        ),
+        (json!({ "verdicts": { "hang_s": 60 } }), "verdicts.hang_s"),
+        (
+            json!({ "interactive": { "idle_minutes": 0.05 } }),
+            "interactive.idle_minutes",
+        ),
+        (
+            json!({ "interactive": { "idle_minutes": 10_081 } }),
+            "interactive.idle_minutes",
+        ),
+    ] {
+        let mut wrong = json!({
+            "version": "muster/v1", "name": "wrong", "command": { "argv": ["true"] }, "interactive": {},
+        });
+        for (key, value) in part.as_object().expect("an object") {
+            wrong[key] = value.clone();
+        }
+        let answer = world.post(RED, "/api/v1/jobs", &wrong).await;
+        assert_eq!(
+            answer.status,
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "{}",
+            answer.text()
+        );
+        assert!(answer.text().contains(field), "{}", answer.text());
+    }
+    let mut engine = document("engine");
+    engine["interactive"] = json!({});
+    let answer = world.post(RED, "/api/v1/jobs", &engine).await;
+    assert!(
+        answer.text().contains("left out with engine"),
+        "{}",
+        answer.text()
+    );
 }
 
 #[tokio::test]

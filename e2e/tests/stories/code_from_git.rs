@@ -39,7 +39,7 @@ async fn commit_runs_and_its_event_files_are_metrics() {
     fs::write(at.join("train.sh"), "exit 1").expect("written");
     git(at, &["commit", "--quiet", "-am", "two"]);
 
-    let mut cluster = TestCluster::start(NODES).await;
+    let cluster = TestCluster::start(NODES).await;
     let document = serde_json::json!({
         "version": "muster/v1", "name": "from-git", "retries": 0, "scale": { "workers": { "min": 2, "max": 2 } },
         "command": {
@@ -49,7 +49,7 @@ async fn commit_runs_and_its_event_files_are_metrics() {
     });
     let file = at.join("job.json");
     fs::write(&file, document.to_string()).expect("written");
-    cluster.run(&["submit", &file.display().to_string()]);
+    let _submitted = cluster.run(&["submit", &file.display().to_string()]);
     let label = format!("git-commit={commit}");
     let listed = cluster.run(&["list", "--label", &label, "-o", "json"]);
     assert!(listed.contains("from-git"), "{listed}");
@@ -69,7 +69,7 @@ async fn commit_runs_and_its_event_files_are_metrics() {
     let archive = at.join("all.tar");
     let download = ["artifacts", "from-git", "--download"];
     let to = archive.display().to_string();
-    cluster.run(&[&download[..], &[&to]].concat());
+    let _downloaded = cluster.run(&[&download[..], &[&to]].concat());
     let listed = Command::new("tar").arg("-tf").arg(&archive).output();
     let listed = String::from_utf8(listed.expect("tar").stdout).expect("text");
     let names: Vec<&str> = listed.lines().collect();

@@ -14,6 +14,7 @@ mod examples;
 mod first_minutes;
 mod goodput;
 mod gpu_kinds;
+mod idle;
 mod idle_slots;
 mod images;
 mod in_a_bucket;

@@ -16,6 +16,7 @@ use crate::opener::FolderHandle;
 use crate::process::ProcessId;
 use crate::reconcile::{NodeObservation, TaskObservation};
 use crate::usage_sampler::SampledTask;
+use crate::watched_program::{self, WatchedProgram};
 use entry::load;
 pub use entry::{AcknowledgedPositions, LedgerEntry, Life};
 use muster_model::assignment::{Peers, TaskLaunch};
@@ -255,6 +256,26 @@ impl Ledger {
             Life::Prepared | Life::Starting | Life::Ended(_) => None,
         });
         running.filter(|one| !one.gpus.is_empty()).collect()
+    }
+
+    /// Returns the running programs of users, for the activity monitor.
+    #[must_use]
+    pub fn watched_programs(&self) -> Vec<WatchedProgram> {
+        let entries = self.entries.iter();
+        let running = entries.filter_map(|(id, entry)| match &entry.life {
+            Life::Running(record) if entry.launch.spec.command.is_some() => Some(WatchedProgram {
+                task: *id,
+                folder: entry.folder.clone(),
+                shim: record.shim,
+                program: record.task,
+                gpus: entry.launch.gpus.clone(),
+                is_suspended: entry.is_suspended(),
+                is_interactive: entry.launch.spec.interactive.is_some(),
+                first_ms: watched_program::first_ms(&entry.launch.spec),
+            }),
+            _ => None,
+        });
+        running.collect()
     }
 
     /// Removes forgotten tasks and their folders, those first that were forgotten first, until at

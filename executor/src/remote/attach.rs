@@ -1,6 +1,7 @@
 //! The stream of one session to the leading scheduler, on a connection of its own. The node's
 //! session has another connection, so a client that reads slowly cannot delay heartbeats.
 
+use super::session_use::SessionUse;
 use crate::session::{Endpoints, SessionError};
 use muster_model::remote::{FrameError, RemoteFrame};
 use muster_proto::MAX_REMOTE_BYTES;
@@ -28,6 +29,7 @@ pub struct Attachment<'a> {
     pub node_name: &'a str,
     pub credential: &'a str,
     pub order: &'a OpenRemote,
+    pub used: SessionUse,
 }
 
 /// Why no stream was opened.
@@ -50,11 +52,11 @@ pub struct RemoteStream {
 
 /// Sends frames to the client. Waits while earlier ones have not left.
 #[derive(Debug, Clone)]
-pub struct FrameSender(mpsc::Sender<RemotePiece>);
+pub struct FrameSender(mpsc::Sender<RemotePiece>, SessionUse);
 
 /// Receives frames of the client.
 #[derive(Debug)]
-pub struct FrameReceiver(Streaming<RemotePiece>);
+pub struct FrameReceiver(Streaming<RemotePiece>, SessionUse);
 
 /// Why no further frame arrives.
 #[derive(Debug, thiserror::Error)]
@@ -101,8 +103,8 @@ impl Attachment<'_> {
         let pieces = client.attach(ReceiverStream::new(messages)).await;
         let pieces = pieces.map_err(|status| AttachError::Refused(Box::new(status)))?;
         Ok(RemoteStream {
-            sender: FrameSender(sender),
-            receiver: FrameReceiver(pieces.into_inner()),
+            sender: FrameSender(sender, self.used.clone()),
+            receiver: FrameReceiver(pieces.into_inner(), self.used.clone()),
         })
     }
 }
@@ -123,6 +125,7 @@ impl RemoteStream {
 impl FrameSender {
     /// Returns `false` if the stream has ended.
     pub async fn send(&self, frame: RemoteFrame) -> bool {
+        self.1.take(&frame);
         let piece = Some(Piece::Frame(frame.encode()));
         self.0.send(RemotePiece { piece }).await.is_ok()
     }
@@ -139,7 +142,11 @@ impl FrameReceiver {
     pub async fn next(&mut self) -> Result<RemoteFrame, FrameEnd> {
         let piece = self.0.message().await.map_err(Box::new)?;
         match piece.and_then(|piece| piece.piece) {
-            Some(Piece::Frame(frame)) => Ok(RemoteFrame::decode(&frame)?),
+            Some(Piece::Frame(frame)) => {
+                let frame = RemoteFrame::decode(&frame)?;
+                self.1.take(&frame);
+                Ok(frame)
+            }
             _ => Err(FrameEnd::Closed),
         }
     }

@@ -9,6 +9,7 @@ pub mod helper;
 mod input;
 mod port;
 mod program;
+mod session_use;
 mod sockets;
 mod task;
 mod terminal;
@@ -21,6 +22,7 @@ use muster_model::id::TaskId;
 use muster_model::remote::{RemoteAction, RemoteEnd, RemoteFrame};
 use muster_proto::session::OpenRemote;
 use program::Program;
+use session_use::{SessionUse, SessionUseByTask};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,6 +46,7 @@ struct RemoteState {
     places: Semaphore,
     /// Helpers of open sessions. Their descendants count as processes of the task.
     helpers: Mutex<BTreeSet<(TaskId, i32)>>,
+    used: SessionUseByTask,
 }
 
 /// Why a session does not start. The user reads it.
@@ -92,6 +95,7 @@ impl RemoteSessions {
                 credential: credential.to_owned(),
                 places: Semaphore::new(MAX_SESSIONS),
                 helpers: Mutex::default(),
+                used: SessionUseByTask::default(),
             }),
         }
     }
@@ -109,6 +113,7 @@ impl RemoteSessions {
             node_name: &state.config.node_name,
             credential: &state.credential,
             order: &order,
+            used: self.use_of(&order),
         };
         let mut stream = match attachment.open().await {
             Ok(stream) => stream,
@@ -207,8 +212,24 @@ impl RemoteSessions {
         }
     }
 
+    fn use_of(&self, order: &OpenRemote) -> SessionUse {
+        let task = order.task_id.parse::<TaskId>().ok();
+        task.map_or_else(SessionUse::default, |task| self.inner.used.of(task))
+    }
+
+    /// Returns the time at which a session in this task last carried data, on the clock of the
+    /// lease.
+    pub(crate) fn used_ms(&self, task: TaskId) -> Option<u64> {
+        self.inner.used.last_ms(task)
+    }
+
+    /// Forgets the use of sessions in all tasks but these.
+    pub(crate) fn keep_use_of(&self, tasks: &BTreeSet<TaskId>) {
+        self.inner.used.keep(tasks);
+    }
+
     /// Returns the helpers in this task.
-    fn helpers_of(&self, task: TaskId) -> Vec<i32> {
+    pub(crate) fn helpers_of(&self, task: TaskId) -> Vec<i32> {
         let helpers = self.helpers();
         let of_task = helpers.range((task, i32::MIN)..=(task, i32::MAX));
         of_task.map(|(_, pid)| *pid).collect()

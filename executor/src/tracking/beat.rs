@@ -20,11 +20,14 @@ pub(super) struct StepHeartbeat {
     told_ms: Option<u64>,
 }
 
+/// Whether the program itself has logged the metric.
+pub(super) fn is_of_program(metric: &LoggedMetric) -> bool {
+    !metric.key.starts_with(OF_THE_MACHINE)
+}
+
 impl StepHeartbeat {
     pub(super) fn take(&mut self, metrics: &[LoggedMetric]) {
-        let of_steps = metrics
-            .iter()
-            .filter(|metric| !metric.key.starts_with(OF_THE_MACHINE));
+        let of_steps = metrics.iter().filter(|metric| is_of_program(metric));
         let Some(newest) = of_steps.clone().map(|metric| metric.step).max() else {
             return;
         };

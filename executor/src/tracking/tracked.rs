@@ -1,5 +1,6 @@
 //! Runs of tasks that have made a request, and the destination of what they log.
 
+use super::beat::is_of_program;
 use super::error::{MlflowError, not_kept};
 use super::message::{self, LogBatch};
 use super::models::LoggedModels;
@@ -39,6 +40,8 @@ pub(super) struct TrackedTask {
     pub run: MlflowRun,
     pub models: LoggedModels,
     pub logged: LogOnce,
+    /// Time of the last logged metric, on the clock of the lease.
+    pub metric_ms: Option<u64>,
 }
 
 impl TrackedRuns {
@@ -111,6 +114,13 @@ impl TrackedRuns {
         }
     }
 
+    /// Returns the time of the task's last logged metric, on the clock of the lease. Metrics of the
+    /// machine do not count: their thread continues while the program hangs.
+    #[must_use]
+    pub fn last_metric_ms(&self, task: TaskId) -> Option<u64> {
+        self.lock().get(&task)?.metric_ms
+    }
+
     /// Writes what a task that has ended has logged and what still waits. Call it before the end is
     /// reported: nothing after the end is read.
     pub fn finish(&self, launch: &TaskLaunch, folder: &NodeTaskFolder) {
@@ -130,6 +140,7 @@ impl TrackedTask {
             launch: launch.clone(),
             models: LoggedModels::default(),
             logged: LogOnce::default(),
+            metric_ms: None,
         })
     }
 
@@ -140,9 +151,14 @@ impl TrackedTask {
 
     pub(super) fn log_at(&mut self, batch: LogBatch, now_ms: u64) -> Result<(), MlflowError> {
         let file = self.folder.events();
+        let has_metric = batch.metrics.iter().any(is_of_program);
         self.run.log(batch, now_ms, |reports| {
             events::append(&file, reports).map_err(not_kept)
-        })
+        })?;
+        if has_metric {
+            self.metric_ms = Some(now_ms);
+        }
+        Ok(())
     }
 
     pub(super) fn flush(&mut self, at_once: bool) -> Result<(), MlflowError> {

@@ -86,11 +86,16 @@ pub fn promote_guests(snapshot: &mut ClusterSnapshot) {
 }
 
 fn apply_one(job: &mut SnapshotJob, action: &Action, now_ms: i64) -> Result<(), ApplyError> {
-    // Without a watch, verdicts and suspects have no place in the snapshot.
-    let (mut unwatched_verdicts, mut unwatched_suspects) = (0, Vec::new());
-    let (verdicts, suspects) = match &mut job.watch {
-        Some(watch) => (&mut watch.verdicts, &mut watch.suspects),
-        None => (&mut unwatched_verdicts, &mut unwatched_suspects),
+    // Without a watch, verdicts, suspects and idleness have no place in the snapshot.
+    let (mut unwatched_verdicts, mut unwatched_suspects, mut unwatched_idle) =
+        (0, Vec::new(), None);
+    let (verdicts, suspects, idle) = match &mut job.watch {
+        Some(watch) => (&mut watch.verdicts, &mut watch.suspects, &mut watch.idle),
+        None => (
+            &mut unwatched_verdicts,
+            &mut unwatched_suspects,
+            &mut unwatched_idle,
+        ),
     };
     let mut record = JobRecord {
         state: &mut job.state,
@@ -106,6 +111,7 @@ fn apply_one(job: &mut SnapshotJob, action: &Action, now_ms: i64) -> Result<(), 
         lent: &mut job.lent,
         verdicts,
         suspects,
+        idle,
         lost_s: &mut job.lost_s,
     };
     record
@@ -155,6 +161,7 @@ fn assigned(job: &SnapshotJob, tasks: &[PlannedTask]) -> Vec<SnapshotTask> {
             gpus: task.gpus.clone(),
             state: TaskState::Assigned,
             pace: None,
+            idle: None,
             lane: 0,
         }
     });

@@ -29,6 +29,7 @@ fn runs(scene: &mut Scene, name: &str, node: usize, gpu: u32) {
         gpus: vec![gpu],
         state: TaskState::Running,
         pace: None,
+        idle: None,
         lane: 0,
     }];
     scene.measured(name, 1, 10.0);

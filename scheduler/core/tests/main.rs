@@ -16,6 +16,7 @@ mod favour;
 mod foreseen_turns;
 mod gpu_memory;
 mod hysteresis;
+mod idle;
 mod idle_slots;
 mod in_place;
 mod lacking;

@@ -21,6 +21,9 @@ fn watched(mut scene: Scene) -> Scene {
         hang_ms: HANG_MS,
         verdicts: 0,
         suspects: Vec::new(),
+        restarts_idle: false,
+        idle_limit_ms: None,
+        idle: None,
     });
     scene.later(120_000);
     scene

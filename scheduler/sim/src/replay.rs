@@ -172,6 +172,8 @@ fn action(snapshot: &ClusterSnapshot, action: &Action) -> String {
             cost.gpu_ms() as f64 / 1_000.0
         ),
         Action::Suspect { suspects } => format!("{} ranks are suspect", suspects.len()),
+        Action::Idle { idle: Some(found) } => found.to_string(),
+        Action::Idle { idle: None } => "active again".to_owned(),
         Action::Hold => "hold".to_owned(),
         Action::Resume => "resume".to_owned(),
         Action::Cancel => "cancel".to_owned(),

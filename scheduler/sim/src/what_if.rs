@@ -208,7 +208,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Snapsh
         put_off: 0,
         retries: spec.retries,
         suspends: spec.suspends(),
-        exclusive: spec.exclusive,
+        exclusive: spec.is_exclusive(),
         preemption: spec.preemption,
         reported: None,
         answer_ms: None,

@@ -39,6 +39,7 @@ fn packed(number: usize, lane: u32, snapshot: &ClusterSnapshot, beside: JobId) -
         lane,
         state: TaskState::Running,
         pace: None,
+        idle: None,
     }];
     job.speeds = vec![SpeedPoint {
         workers: 1,

@@ -28,6 +28,7 @@ export type MetricPoint = Schemas["MetricBucketView"];
 export type TaskState = Schemas["TaskState"];
 export type Outcome = Schemas["Outcome"];
 export type TaskView = Schemas["TaskView"];
+export type IdleView = Schemas["IdleView"];
 export type CheckpointView = Schemas["CheckpointView"];
 export type ArtifactView = Schemas["ArtifactView"];
 export type StoredEvent = Schemas["EventView"];

@@ -86,7 +86,7 @@ export function sizeReason(events: readonly StoredEvent[]): { workers: number; p
   return null;
 }
 
-const DECISIONS = new Set(["job_placed", "job_stop_requested", "job_waits", "task_failed", "rank_judged"]);
+const DECISIONS = new Set(["job_placed", "job_stop_requested", "job_waits", "task_failed", "rank_judged", "job_idle"]);
 
 /** Returns the last decisions about the job, newest first. */
 export function decisions(events: readonly StoredEvent[], limit: number): StoredEvent[] {

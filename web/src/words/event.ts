@@ -20,6 +20,7 @@ export function tone(event: MusterEvent): Tone {
     case "schedule_skipped":
     case "peer_gone":
     case "rank_judged":
+    case "job_idle":
     case "node_faulted":
       return "warn";
     case "checkpoint_request_ended":
@@ -34,6 +35,7 @@ export function tone(event: MusterEvent): Tone {
     case "resumed":
     case "resized":
     case "training_finished":
+    case "job_active":
       return "good";
     case "checkpoint_written":
     case "checkpoint_pruned":

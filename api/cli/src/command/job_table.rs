@@ -89,7 +89,7 @@ fn missing() -> String {
     "-".to_owned()
 }
 
-/// Returns why a job has failed or waits; empty for others.
+/// Returns why a job has failed or waits, or that it is idle; empty for others.
 pub fn why(job: &JobView) -> String {
     let failed = job.failure.clone().or_else(|| {
         let last = job.last_failure.as_ref();
@@ -98,10 +98,11 @@ pub fn why(job: &JobView) -> String {
     });
     failed
         .or_else(|| job.waiting.as_ref().map(|waiting| waiting.message.clone()))
+        .or_else(|| job.idle.as_ref().map(|idle| idle.evidence.clone()))
         .unwrap_or_default()
 }
 
-/// Returns the phase, and for a waiting job the reason.
+/// Returns the phase, for a waiting job the reason, and whether the job is idle.
 #[must_use]
 pub fn phase_and_reason(job: &JobView) -> String {
     let between = job
@@ -115,6 +116,7 @@ pub fn phase_and_reason(job: &JobView) -> String {
         Some(waiting) if job.phase != JobPhase::Paused => {
             format!("{} ({})", job.phase.as_str(), waiting.reason)
         }
+        _ if job.idle.is_some() => format!("{} (idle)", job.phase.as_str()),
         _ => job.phase.as_str().to_owned(),
     }
 }

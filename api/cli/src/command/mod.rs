@@ -24,6 +24,7 @@ pub mod login;
 pub mod logs;
 pub mod metrics;
 pub mod nodes;
+pub mod notebook;
 pub mod priorities;
 mod quota_preview;
 pub mod remote;
@@ -68,6 +69,9 @@ pub struct CliSession {
 pub enum RemoteCommand {
     /// Run a program in the working folder as a job, and follow it
     Run(Box<run::RunArgs>),
+    /// Start a notebook or another server to work in, and forward its port. The job ends after a
+    /// time without use
+    Notebook(Box<notebook::NotebookArgs>),
     /// Submit a job document (YAML or JSON)
     Submit(submit::SubmitArgs),
     /// List jobs, newest first
@@ -177,6 +181,7 @@ impl RemoteCommand {
     pub async fn run(self, session: &CliSession) -> anyhow::Result<ExitCode> {
         match self {
             Self::Run(options) => return options.run(session).await,
+            Self::Notebook(options) => return options.run(session).await,
             Self::Submit(options) => return options.run(session).await,
             Self::Exec(options) => return options.run(session).await,
             Self::PortForward(options) => return options.run(session).await,

@@ -2,16 +2,29 @@
 
 use super::array::ArrayIndices;
 use super::submit::assign;
-use super::{CliSession, UsageError, array, code, follow_job, git, resolve_job};
+use super::{CliSession, UsageError, array, code, follow_job, git, notebook, resolve_job};
 use crate::document;
 use anyhow::Context as _;
 use clap::Args;
+use muster_model::spec::Interactive;
+use muster_model::view::JobView;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Name of a job whose program gives none.
 const UNNAMED: &str = "run";
+/// Program of a notebook. Jupyter makes its token itself, and prints it to the log of the job.
+const JUPYTER: [&str; 8] = [
+    "jupyter",
+    "lab",
+    "--no-browser",
+    "--allow-root",
+    "--ip",
+    "127.0.0.1",
+    "--port",
+    "8888",
+];
 /// Maximum length of a study's name. That of a job may be longer.
 const MAX_NAME: usize = 55;
 
@@ -95,6 +108,9 @@ pub struct RunArgs {
     /// Do not follow the job.
     #[arg(short, long)]
     detach: bool,
+    /// Set by `muster notebook`.
+    #[arg(skip)]
+    interactive: Option<Interactive>,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     argv: Vec<String>,
@@ -127,6 +143,55 @@ impl RunArgs {
     /// # Errors
     /// If the folder cannot be sent, or the server refuses the document.
     pub async fn run(self, session: &CliSession) -> anyhow::Result<ExitCode> {
+        let is_detached = self.detach;
+        let Some(job) = self.submit(session).await? else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        if is_detached {
+            session.output.print(&job, |job| {
+                let name = &job.name;
+                format!("job {name} ({}) submitted; muster logs -f {name}", job.id)
+            })?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        note!("muster: job {} ({}) submitted", job.name, job.id);
+        note!("muster: {}", session.client.job_page(job.id));
+        follow_job::follow(session, &job).await
+    }
+
+    /// Whether the command returns after the submission.
+    pub fn is_detached(&self) -> bool {
+        self.detach
+    }
+
+    /// Makes the job interactive. Without a program it runs Jupyter; returns whether it does.
+    ///
+    /// # Errors
+    /// For options that make several jobs or workers.
+    pub fn work_in(&mut self, name: &str, idle_minutes: f64) -> Result<bool, UsageError> {
+        let several = [
+            ("--array", self.array.is_some()),
+            ("--study", self.study.is_some()),
+            ("--workers", self.workers != WorkerRange { min: 1, max: 1 }),
+        ];
+        if let Some((option, _)) = several.into_iter().find(|(_, is_given)| *is_given) {
+            return Err(notebook::refuse(option));
+        }
+        self.interactive = Some(Interactive { idle_minutes });
+        let is_jupyter = self.argv.is_empty();
+        if is_jupyter {
+            self.argv = JUPYTER.map(str::to_owned).to_vec();
+            self.name.get_or_insert(name.to_owned());
+        }
+        Ok(is_jupyter)
+    }
+
+    /// Submits the job. Returns `None` if it was only checked, and for studies and arrays, which
+    /// are not followed.
+    ///
+    /// # Errors
+    /// If the folder cannot be sent, or the server refuses the document.
+    pub async fn submit(self, session: &CliSession) -> anyhow::Result<Option<JobView>> {
         let checkout = self.git.as_deref().map(git::checkout).transpose()?;
         let folder = match &checkout {
             Some(checkout) => checkout.path(),
@@ -158,7 +223,8 @@ impl RunArgs {
             std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
         }
         if self.dry_run {
-            return self.check(session, &document).await;
+            self.check(session, &document).await?;
+            return Ok(None);
         }
         if let Some(packed) = packed {
             code::upload(session, packed).await?;
@@ -171,23 +237,13 @@ impl RunArgs {
                     study.name, study.name
                 )
             })?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(None);
         }
         if let Some(given) = &self.array {
             array::submit(session, &document, given).await?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(None);
         }
-        let job = session.client.submit(&document, None).await?;
-        if self.detach {
-            session.output.print(&job, |job| {
-                let name = &job.name;
-                format!("job {name} ({}) submitted; muster logs -f {name}", job.id)
-            })?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        note!("muster: job {} ({}) submitted", job.name, job.id);
-        note!("muster: {}", session.client.job_page(job.id));
-        follow_job::follow(session, &job).await
+        Ok(Some(session.client.submit(&document, None).await?))
     }
 
     /// Checks that the folder has the file of `--requirements`; the task would fail otherwise.
@@ -205,7 +261,7 @@ impl RunArgs {
     }
 
     /// Checks the document without its code, which is not uploaded, and prints the document.
-    async fn check(&self, session: &CliSession, document: &Value) -> anyhow::Result<ExitCode> {
+    async fn check(&self, session: &CliSession, document: &Value) -> anyhow::Result<()> {
         let mut checked = document.clone();
         let job = match self.study {
             Some(_) => checked.get_mut("job"),
@@ -221,7 +277,7 @@ impl RunArgs {
         let text = serde_norway::to_string(document)?;
         session.output.print(document, |_| text)?;
         note!("muster: this would be submitted; nothing was changed");
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     /// Returns the given fields of `resources.worker`.
@@ -255,6 +311,11 @@ impl RunArgs {
         });
         if !worker.is_empty() {
             document["resources"] = json!({ "worker": worker });
+        }
+        if let Some(interactive) = &self.interactive {
+            document["interactive"] = json!(interactive);
+            // The user sees why the program ended, and starts it again.
+            document["retries"] = json!(0);
         }
         if let Some(image) = &self.image {
             document["pod"] = json!({ "image": image });

@@ -7,11 +7,12 @@ use super::priorities;
 use crate::clock;
 use crate::output::{age, duration_s, fields, table};
 use clap::Args;
+use muster_model::idle::span;
 use muster_model::job::JobPhase;
 use muster_model::pace::Suspicion;
 use muster_model::progress::Split;
 use muster_model::task::TaskState;
-use muster_model::view::{JobView, PaceView, ProgressView, TaskView};
+use muster_model::view::{IdleView, JobView, PaceView, ProgressView, TaskView};
 use serde::Serialize;
 
 #[derive(Debug, Args)]
@@ -97,6 +98,9 @@ fn describe(job: &JobView) -> String {
                 .unwrap_or_else(|| "with time".to_owned()),
         ));
     }
+    if let Some(idle) = &job.idle {
+        rows.push(("idle", idle_text(idle)));
+    }
     if let Some(progress) = &job.progress {
         let total = progress
             .total_steps
@@ -127,6 +131,16 @@ fn describe(job: &JobView) -> String {
         rows.push(("last failure", last.clone()));
     }
     fields(&rows)
+}
+
+/// Returns the evidence, and the time at which an interactive job ends.
+fn idle_text(idle: &IdleView) -> String {
+    let Some(ends_at) = idle.ends_at else {
+        return idle.evidence.clone();
+    };
+    let left = (ends_at - clock::now()).max(time::Duration::ZERO);
+    let left_ms = i64::try_from(left.whole_milliseconds()).unwrap_or(i64::MAX);
+    format!("{}; ends in {} without use", idle.evidence, span(left_ms))
 }
 
 fn epoch(epoch: Option<f64>) -> String {
@@ -190,6 +204,10 @@ fn row(task: &TaskView) -> [String; 7] {
     let gpus: Vec<_> = task.gpus.iter().map(u32::to_string).collect();
     let state = match &task.state {
         TaskState::Released { outcome } => outcome.to_string(),
+        other if task.idle.is_some() => {
+            let idle = task.idle.as_ref().map_or("", |idle| &idle.evidence);
+            format!("{}, idle: {idle}", other.phase())
+        }
         other => match task.shared_with {
             Some(_) => format!("{}, {}", other.phase(), shared(task)),
             None => other.phase().to_owned(),

@@ -48,6 +48,9 @@ pub struct TenantLimitsArgs {
     /// Stored templates.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     templates: Option<TenantLimitArg>,
+    /// GPUs and CPU slots of interactive jobs that have not ended.
+    #[arg(long, value_name = "N|default", value_parser = limit)]
+    interactive_gpus: Option<TenantLimitArg>,
     /// Stored events from the tasks of one job.
     #[arg(long, value_name = "N|default", value_parser = limit)]
     job_events: Option<TenantLimitArg>,
@@ -112,6 +115,7 @@ impl TenantLimitsArgs {
             secrets: value(self.secrets),
             schedules: value(self.schedules),
             templates: value(self.templates),
+            interactive_gpus: value(self.interactive_gpus),
             job_events: value(self.job_events),
             job_event_bytes: value(self.job_event_bytes),
             job_points: value(self.job_points),

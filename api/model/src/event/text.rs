@@ -128,6 +128,8 @@ impl Event {
             Self::RankJudged { verdict } => {
                 format!("{} on {} {}", verdict.role, verdict.node, verdict.finding)
             }
+            Self::JobIdle { finding } => finding.to_string(),
+            Self::JobActive {} => "Active again".to_owned(),
             Self::CheckpointWritten { checkpoint } => {
                 format!("Checkpoint of step {} written", checkpoint.step)
             }
@@ -268,6 +270,7 @@ impl Event {
             Self::Resized { pause_ms, .. } => Some(format!("no restart, a pause of {pause_ms} ms")),
             Self::PeerGone { task_id, .. } => Some(format!("task {task_id}")),
             Self::RankJudged { verdict } => Some(verdict.remedy.to_string()),
+            Self::JobIdle { finding } => Some(finding.consequence()),
             Self::TrainingFinished {
                 reason, model_path, ..
             } if !model_path.is_empty() => Some(format!("{reason}; model in {model_path}")),

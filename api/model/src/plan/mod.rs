@@ -13,6 +13,7 @@ pub use preemption::PreemptionCost;
 pub use record::{JobRecord, RecordTime};
 
 use crate::id::{JobId, NodeId, TaskId};
+use crate::idle::IdleFinding;
 use crate::job::{AfterStop, Charge, JobEvent, RequeueCause};
 use crate::pace::Suspect;
 use crate::task::{Outcome, Role, TaskEvent};
@@ -137,6 +138,10 @@ pub enum Action {
     Suspect {
         suspects: Vec<Suspect>,
     },
+    /// Tells the owner that the job is idle, or that it is active again (`None`).
+    Idle {
+        idle: Option<IdleFinding>,
+    },
     /// Sets the wait reason that the owner sees; planned only if it differs from the present one.
     Wait {
         waiting: Waiting,
@@ -202,6 +207,7 @@ impl Action {
             | Self::Judge { .. }
             | Self::Displace { .. }
             | Self::Suspect { .. }
+            | Self::Idle { .. }
             | Self::Wait { .. } => None,
         }
     }
@@ -230,6 +236,7 @@ impl Action {
             | Self::Judge { .. }
             | Self::Displace { .. }
             | Self::Suspect { .. }
+            | Self::Idle { .. }
             | Self::Wait { .. } => None,
         }
     }

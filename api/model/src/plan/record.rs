@@ -1,6 +1,7 @@
 //! What an action does to the record of its job.
 
 use super::Action;
+use crate::idle::IdleFinding;
 use crate::job::{Charge, InvalidTransition, JobEvent, JobState};
 use crate::pace::Suspect;
 use crate::wait::Waiting;
@@ -52,6 +53,8 @@ pub struct JobRecord<'j, T> {
     /// Number of verdicts on the job's ranks.
     pub verdicts: &'j mut u32,
     pub suspects: &'j mut Vec<Suspect>,
+    /// Idleness that the owner has been told.
+    pub idle: &'j mut Option<IdleFinding>,
     /// Seconds of work that the job has lost because it was stopped for other jobs.
     pub lost_s: &'j mut f64,
 }
@@ -102,6 +105,7 @@ impl<T: RecordTime> JobRecord<'_, T> {
             Action::Judge { .. } => *self.verdicts += 1,
             Action::Displace { cost } => *self.lost_s += cost.work_ms as f64 / 1_000.0,
             Action::Suspect { suspects } => self.suspects.clone_from(suspects),
+            Action::Idle { idle } => *self.idle = *idle,
             Action::Wait { waiting } => *self.waiting = Some(waiting.clone()),
             Action::GiveUp { .. }
             | Action::Release
@@ -112,13 +116,14 @@ impl<T: RecordTime> JobRecord<'_, T> {
         Ok(())
     }
 
-    /// Changes the state. Wait reason and suspected ranks belong to the earlier one.
+    /// Changes the state. Wait reason, suspected ranks and idleness belong to the earlier one.
     fn transition(&mut self, event: JobEvent, now: T) -> Result<(), InvalidTransition> {
         let next = self.state.clone().apply(event)?;
         let is_requeued = next == JobState::Queued && *self.state != next;
         *self.state = next;
         *self.waiting = None;
         self.suspects.clear();
+        *self.idle = None;
         if is_requeued {
             *self.turned = Some(now);
         }
@@ -141,7 +146,9 @@ impl<T: RecordTime> JobRecord<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Action, Charge, JobRecord, JobState, RecordTime as _, Suspect, Waiting};
+    use super::{
+        Action, Charge, IdleFinding, JobRecord, JobState, RecordTime as _, Suspect, Waiting,
+    };
     use crate::id::TaskId;
     use crate::job::{AfterStop, RequeueCause};
     use crate::pace::Suspicion;
@@ -163,6 +170,7 @@ mod tests {
         lent: bool,
         verdicts: u32,
         suspects: Vec<Suspect>,
+        idle: Option<IdleFinding>,
         lost_s: f64,
     }
 
@@ -185,6 +193,7 @@ mod tests {
                 lent: false,
                 verdicts: 0,
                 suspects: Vec::new(),
+                idle: None,
                 lost_s: 1.0,
             }
         }
@@ -204,6 +213,7 @@ mod tests {
                 lent: &mut self.lent,
                 verdicts: &mut self.verdicts,
                 suspects: &mut self.suspects,
+                idle: &mut self.idle,
                 lost_s: &mut self.lost_s,
             }
         }

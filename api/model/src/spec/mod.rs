@@ -11,6 +11,7 @@ mod compression;
 mod edit;
 mod engine;
 mod exchange;
+mod interactive;
 mod lenient;
 mod node_constraints;
 mod origin;
@@ -37,6 +38,7 @@ pub use engine::{
     Schedule, Sides,
 };
 pub use exchange::{Algorithm, Averaging, Consistency, Exchange, Rate, Topology};
+pub use interactive::Interactive;
 pub use node_constraints::{
     LabelOperator, NodeConstraints, NodeRequirement, NodeTraits, UnmetConstraint,
 };
@@ -121,6 +123,9 @@ pub struct JobSpec {
     /// Whether and when the job makes room for other jobs.
     #[serde(default, skip_serializing_if = "Preemption::is_default")]
     pub preemption: Preemption,
+    /// A program that a user works in, such as a notebook. The job ends after a time without use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interactive: Option<Interactive>,
     /// When a slow or hung rank is replaced.
     #[serde(default, skip_serializing_if = "Verdicts::is_default")]
     pub verdicts: Verdicts,

@@ -4,7 +4,7 @@
 use super::JobSpec;
 use serde::{Deserialize, Serialize};
 
-/// How long a rank may hold up the others. Has no effect with one worker.
+/// How long a rank may hold up the others, and how long a program may be idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -13,7 +13,10 @@ pub struct Verdicts {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub straggler_s: Option<u32>,
     /// Seconds, after its detection, for which a rank may be silent or stuck while the others wait
-    /// for it; 0: unlimited. Default: 120 with `engine`, 1800 with `command`.
+    /// for it; 0: unlimited. Default: 120 with `engine`, 1800 with `command`. Also the seconds
+    /// for which all workers of a `command` may be idle, with any number of workers: without
+    /// output, metric, and use of CPU or GPU. The job is then flagged; it restarts only if the
+    /// document sets this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hang_s: Option<u32>,
 }
@@ -44,5 +47,11 @@ impl JobSpec {
             None => ENGINE_HANG_S,
         };
         u64::from(self.verdicts.hang_s.unwrap_or(default_s)) * 1_000
+    }
+
+    /// Whether the job restarts because its program is idle.
+    #[must_use]
+    pub fn restarts_idle(&self) -> bool {
+        self.command.is_some() && self.verdicts.hang_s.is_some()
     }
 }

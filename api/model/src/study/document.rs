@@ -119,6 +119,12 @@ impl StudySpec {
             "left out: trials of a study begin fresh, or with pbt from each other",
         );
         errors.check(
+            "job.interactive",
+            "given",
+            job.get("interactive").is_none(),
+            "left out: no user works in a trial",
+        );
+        errors.check(
             "job.after",
             "given",
             job.get("after").is_none(),

@@ -117,6 +117,9 @@ limits! {
     schedules = 100;
     /// Maximum number of stored templates.
     templates = 200;
+    /// Maximum number of GPUs and CPU slots of interactive jobs that have not ended. The default
+    /// limits nothing in practice.
+    interactive_gpus = 1_000_000;
     /// Maximum number of events that the tasks of one job report, including evaluations. Later ones
     /// are dropped.
     job_events = 100_000;

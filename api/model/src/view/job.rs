@@ -72,6 +72,10 @@ pub struct JobView {
     #[cfg_attr(feature = "schema", schema(required = true))]
     #[serde(default)]
     pub forecast: Option<Forecast>,
+    /// Idleness of all its tasks, once it has lasted long enough to be flagged; absent while it is
+    /// active.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<IdleView>,
     /// Step of the newest checkpoint from which it can continue; null before the first.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub resume_step: Option<u64>,
@@ -281,10 +285,32 @@ pub struct TaskView {
     #[serde(with = "time::serde::rfc3339::option")]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub released_at: Option<OffsetDateTime>,
+    /// Idleness of its program: no output, no metric, and no use of CPU or GPU. Absent while it is
+    /// active or not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<IdleView>,
     /// Activity and own step time. Absent for PS shards, before the first report and after the
     /// exit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<PaceView>,
+}
+
+/// Idleness of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct IdleView {
+    /// Time of the last activity.
+    #[serde(with = "time::serde::rfc3339")]
+    pub since: OffsetDateTime,
+    /// The evidence, such as "no output for 41 min, no CPU or GPU use for 31 min".
+    pub evidence: String,
+    /// Time at which the interactive job ends without use; absent for other jobs.
+    #[serde(
+        default,
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub ends_at: Option<OffsetDateTime>,
 }
 
 /// Activity and own step time of a worker, compared with the other workers of its job. Verdicts on

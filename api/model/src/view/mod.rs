@@ -31,8 +31,8 @@ pub use explain::{
 pub use family::{FamilySpeedView, FamilyView};
 pub use forecast::{AccuracyView, HitRate};
 pub use job::{
-    CheckpointView, Count, EvaluationView, EventView, JobChange, JobView, PaceView, ProgressView,
-    SampleView, SeriesView, SuspectedView, TaskView, TrialRef, WaitingView,
+    CheckpointView, Count, EvaluationView, EventView, IdleView, JobChange, JobView, PaceView,
+    ProgressView, SampleView, SeriesView, SuspectedView, TaskView, TrialRef, WaitingView,
 };
 pub use metric::{MetricBucketView, MetricSeriesView, MetricView};
 pub use node::{CreatedJoinToken, GpuView, NewJoinToken, NodeView, Occupant};

@@ -127,6 +127,10 @@ fn of_spec() -> Value {
             "spec.stop.target.metric: expected test_accuracy or test_loss, since the engine logs no other metric",
         ),
         rule(
+            "!has(self.interactive) || has(self.command)",
+            "spec.interactive: expected none beside engine, since users work only in programs of their own",
+        ),
+        rule(
             "!has(self.command) || !has(self.from)",
             "spec.from: expected none beside command, whose checkpoints are its own",
         ),

@@ -12,6 +12,7 @@ use crate::node;
 use crate::notify::{self, NotifyChannel};
 use crate::task::{self, LockedTask, role};
 use muster_model::id::{JobId, NodeId};
+use muster_model::idle::IdleFinding;
 use muster_model::job::{JobPhase, JobState};
 use muster_model::pace::Suspect;
 use muster_model::plan::{Action, JobDecision, RemainderWait, RoundPlan};
@@ -190,7 +191,7 @@ async fn lock(
     let rows = sqlx::query!(
         r#"select id, tenant_id, state as "state: Json<JobState>", revision, revision_floor, failures, put_off, last_failure, waiting as "waiting: Json<Waiting>",
                   not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at, lent,
-                  verdicts, suspects as "suspects: Json<Vec<Suspect>>", stopped_at, stops, stop_s, lost_s, asked_at,
+                  verdicts, suspects as "suspects: Json<Vec<Suspect>>", idle as "idle: Json<IdleFinding>", stopped_at, stops, stop_s, lost_s, asked_at,
                   spec #> '{preemption,checkpoint_on_request}' as "request: Json<CheckpointOnRequest>",
                   (select (preemption ->> 'timeout_s')::integer from tenant where id = job.tenant_id) as timeout_cap_s
            from job where id in (select unnest($1::uuid[])) and deleted_at is null order by id for no key update"#,
@@ -222,6 +223,7 @@ async fn lock(
         lent: row.lent,
         verdicts: unsigned32(row.verdicts),
         suspects: row.suspects.0,
+        idle: row.idle.map(|idle| idle.0),
         lost_s: row.lost_s,
         request_s: row.request.map(|request| {
             let cap_s = row.timeout_cap_s.map_or(u32::MAX, unsigned32);
@@ -362,7 +364,7 @@ async fn update(
              failed = case when $15 then null else failed end,
              revision_samples = case when $17 then 0 else revision_samples end,
              turn = $18, turned_at = $19, verdicts = $20, suspects = $21, stopped_at = $22, stops = $23, stop_s = $24,
-             last_failure = $25, put_off = $26, lent = $27, lost_s = $28, asked_at = $29
+             last_failure = $25, put_off = $26, lent = $27, lost_s = $28, asked_at = $29, idle = $30
          where id = $1 and revision = $2 and phase = $3",
         draft.id.0,
         signed(before.1),
@@ -392,7 +394,8 @@ async fn update(
         signed32(draft.put_off),
         draft.lent,
         draft.lost_s,
-        draft.asked_at
+        draft.asked_at,
+        draft.idle.map(Json) as _
     )
     .execute(conn)
     .await

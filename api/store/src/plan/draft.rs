@@ -12,6 +12,7 @@ use crate::task::LockedTask;
 use muster_model::event::Event;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, TaskId, TenantId};
+use muster_model::idle::IdleFinding;
 use muster_model::job::{AfterStop, Charge, JobPhase, JobState, RequeueCause};
 use muster_model::pace::Suspect;
 use muster_model::plan::{Action, JobRecord, PlannedTask};
@@ -48,6 +49,7 @@ pub(super) struct JobDraft {
     pub lent: bool,
     pub verdicts: u32,
     pub suspects: Vec<Suspect>,
+    pub idle: Option<IdleFinding>,
     pub lost_s: f64,
     /// Maximum seconds for which the job's program may be asked for a checkpoint before a stop;
     /// `None` if its document does not allow that.
@@ -158,6 +160,10 @@ impl JobDraft {
             }
             Action::GiveUp { .. } => self.give_up(action, now),
             Action::Judge { verdict } => self.judge(verdict, now),
+            Action::Idle { idle } => {
+                let event = idle.map_or(Event::JobActive {}, |finding| Event::JobIdle { finding });
+                self.push(event, now);
+            }
             // Another reason is an event; another position or remedy is not.
             Action::Wait { waiting } if reason != Some(waiting.why.name()) => {
                 let waiting = waiting.clone();
@@ -220,6 +226,7 @@ impl JobDraft {
             lent: &mut self.lent,
             verdicts: &mut self.verdicts,
             suspects: &mut self.suspects,
+            idle: &mut self.idle,
             lost_s: &mut self.lost_s,
         }
     }
@@ -262,7 +269,7 @@ impl JobDraft {
             of: Some((self.id, verdict.task_id)),
             fault: match verdict.finding {
                 Finding::Straggler { .. } => NodeFault::Straggler,
-                Finding::Hang { .. } => NodeFault::Hang { at_start: false },
+                Finding::Hang { .. } | Finding::Idle { .. } => NodeFault::Hang { at_start: false },
             },
             at: now,
             reported_at: None,

@@ -21,6 +21,7 @@ use crate::service::{self, ServiceHistory};
 use crate::task::role;
 use muster_model::actor::Actor;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId};
+use muster_model::idle::{IdleFinding, Idleness};
 use muster_model::job::{Job, JobState};
 use muster_model::node::{Capacity, Node, Notice};
 use muster_model::pace::{Pace, Suspect};
@@ -238,7 +239,7 @@ async fn jobs(
                   j.latest as "latest: Json<Filled<Sample>>", j.revision_samples, newest.step as "resume_step?",
                   j.origin_step,
                   t.study_id as "study_id?", t.expected_gain as "expected_gain?",
-                  j.verdicts, j.suspects as "suspects: Json<Vec<Suspect>>", j.measured as "measured: Json<Measured>",
+                  j.verdicts, j.suspects as "suspects: Json<Vec<Suspect>>", j.idle as "idle: Json<IdleFinding>", j.measured as "measured: Json<Measured>",
                   j.intent_by as "intent_by: Json<Actor>", j.intent_at
            from unnest($1::uuid[]) as given (id)
            join job j on j.id = given.id
@@ -293,6 +294,8 @@ async fn jobs(
             epoch_losses: Vec::new(),
             resume_step: resume_step.or(begins),
             paces: BTreeMap::new(),
+            idle_tasks: BTreeMap::new(),
+            idle: row.idle.map(|idle| idle.0),
             guests: BTreeSet::new(),
             measured: row
                 .measured
@@ -334,7 +337,7 @@ async fn tasks(
 ) -> Result<(), StoreError> {
     let rows = sqlx::query!(
         r#"select t.id, t.job_id, t.revision, t.role, t.role_index, t.node_id, t.gpus, t.state as "state: Json<TaskState>",
-                  t.address, t.pace as "pace: Json<Pace>"
+                  t.address, t.pace as "pace: Json<Pace>", t.idle as "idle: Json<Idleness>"
            from unnest($1::uuid[]) as given (id)
            join job j on j.id = given.id
            join task t on t.job_id = j.id and (t.revision = j.revision or t.released_at is null)
@@ -359,6 +362,9 @@ async fn tasks(
         };
         if let Some(pace) = row.pace {
             loaded.paces.insert(task.id, pace.0);
+        }
+        if let Some(idle) = row.idle {
+            loaded.idle_tasks.insert(task.id, idle.0);
         }
         if task.revision == loaded.job.revision {
             loaded.tasks.push(task);

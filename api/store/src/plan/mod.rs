@@ -18,6 +18,7 @@ use crate::family::{FamilySpeeds, PlacedSpeed, RestartTotals, UpdateTime};
 use crate::fault::FaultCharge;
 use muster_model::actor::Actor;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId};
+use muster_model::idle::{IdleFinding, Idleness};
 use muster_model::job::{Job, JobPhase};
 use muster_model::node::Node;
 use muster_model::pace::{Pace, Suspect};
@@ -104,6 +105,10 @@ pub struct LoadedJob {
     pub running_since: Option<OffsetDateTime>,
     /// Newest pace report of each task.
     pub paces: BTreeMap<TaskId, Pace>,
+    /// Idleness of each task whose program is idle.
+    pub idle_tasks: BTreeMap<TaskId, Idleness>,
+    /// Idleness of the job that the history states.
+    pub idle: Option<IdleFinding>,
     /// Tasks that are guests on a packed GPU.
     pub guests: BTreeSet<TaskId>,
     /// GPU use and speed of a job with one worker, alone and beside other jobs.

@@ -159,7 +159,7 @@ async fn fact(
             unreachable!("samples and metrics are written together")
         }
         // Stored with the task in `lines`.
-        TaskReport::Pace { .. } => return Ok(()),
+        TaskReport::Pace { .. } | TaskReport::Activity { .. } => return Ok(()),
         TaskReport::Listening { address } => {
             listening(conn, task, address, sum).await?;
             None

@@ -23,6 +23,7 @@ use facts::facts;
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::event::Event;
 use muster_model::id::{NodeId, TaskId};
+use muster_model::idle::Idleness;
 use muster_model::pace::Pace;
 use muster_model::packing::Company;
 use muster_model::spec::Target;
@@ -79,6 +80,7 @@ struct ReportedTask {
     events_seen: u64,
     log_end: u64,
     pace: Option<Pace>,
+    idle: Option<Idleness>,
     /// The other job on its GPU.
     company: Option<Company>,
     /// Target at which the program of its job ends.
@@ -181,7 +183,7 @@ async fn lock(
     let jobs: BTreeMap<Uuid, _> = jobs.into_iter().map(|row| (row.id, row)).collect();
     let rows = sqlx::query!(
         r#"select t.id, t.tenant_id, t.job_id, t.revision, t.role, t.role_index, t.node_id, t.gpus, t.state as "state: Json<TaskState>",
-                  t.address, t.events_seen, t.log_end, t.pace as "pace: Json<Pace>",
+                  t.address, t.events_seen, t.log_end, t.pace as "pace: Json<Pace>", t.idle as "idle: Json<Idleness>",
                   company.job_id as "beside?", company.since as "since?"
            from task t left join lateral muster_company(t.id) company on true
            where t.id = any($1) and t.node_id = $2 order by t.id for no key update of t"#,
@@ -212,6 +214,7 @@ async fn lock(
             events_seen: unsigned(row.events_seen),
             log_end: unsigned(row.log_end),
             pace: row.pace.map(|pace| pace.0),
+            idle: row.idle.map(|idle| idle.0),
             company: packing::company(row.beside, row.since),
             locked: LockedTask {
                 tenant_id: row.tenant_id.into(),
@@ -252,6 +255,12 @@ async fn lines(
                 }
                 _ => pace,
             });
+        known.idle = new
+            .iter()
+            .fold(known.idle, |before, (_, report)| match report {
+                TaskReport::Activity { idle } => idle.map(|idle| Idleness::of(&idle, unix_ms(now))),
+                _ => before,
+            });
         facts(conn, known, new, now, sum).await?;
         target::check(conn, known, new, sum).await?;
         sum.outcome.recorded += new.len() as u64;
@@ -260,10 +269,11 @@ async fn lines(
     }
     known.events_seen = end;
     sqlx::query!(
-        "update task set events_seen = $2, pace = $3 where id = $1",
+        "update task set events_seen = $2, pace = $3, idle = $4 where id = $1",
         run.task_id.0,
         signed(end),
-        known.pace.map(Json) as _
+        known.pace.map(Json) as _,
+        known.idle.map(Json) as _
     )
     .execute(conn)
     .await?;

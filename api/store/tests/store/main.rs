@@ -7,6 +7,7 @@ mod family;
 mod fault;
 mod forecast;
 mod idempotency;
+mod idle;
 mod job;
 mod limit;
 mod log;

@@ -247,6 +247,7 @@ impl<'s> Checker<'s> {
             | Action::Stop { .. }
             | Action::Displace { .. }
             | Action::Suspect { .. }
+            | Action::Idle { .. }
             | Action::Hold
             | Action::Resume
             | Action::Cancel

@@ -8,14 +8,16 @@ use muster_model::pace::Doing;
 use muster_model::verdict::{Finding, Verdict};
 
 impl Checker<'_> {
-    /// The rank must exist and not be the only worker, the job must be running, and the limits of
-    /// its document must have expired.
+    /// The rank must exist, the job must be running, and the limits of its document must have
+    /// expired. Only an idle rank may be the only worker.
     pub(super) fn verdict(&mut self, job: &SnapshotJob, verdict: &Verdict) {
         let workers = job.tasks.iter().filter(|task| task.is_worker());
-        if workers.clone().count() < 2 {
+        let is_idle = matches!(verdict.finding, Finding::Idle { .. });
+        if workers.clone().count() < 2 && !is_idle {
             self.unjust_verdict(job, "which is alone");
         }
-        if !workers.clone().any(|task| task.id == verdict.task_id) {
+        let mut tasks = job.tasks.iter();
+        if !tasks.any(|task| task.id == verdict.task_id && (is_idle || task.is_worker())) {
             self.unjust_verdict(job, "which is not there");
         }
         if job.state != JobState::Running || !job.leaving.is_empty() {
@@ -28,6 +30,8 @@ impl Checker<'_> {
         let limit_ms = job.watch.as_ref().map_or(0, |watch| match verdict.finding {
             Finding::Straggler { .. } => watch.straggler_ms,
             Finding::Hang { .. } => watch.hang_ms,
+            Finding::Idle { .. } if watch.restarts_idle => watch.hang_ms,
+            Finding::Idle { .. } => 0,
         });
         if limit_ms == 0 || verdict.for_ms < limit_ms {
             self.unjust_verdict(job, "earlier than its document says");

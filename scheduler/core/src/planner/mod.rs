@@ -10,7 +10,7 @@
 //! - `queue_order`: the order of waiting jobs.
 //! - `evacuation`: jobs on drained nodes, lost PS shards.
 //! - `quota_enforcement`, `range_enforcement`: quotas and ranges that were changed while jobs run.
-//! - `straggler_detection`: hangs and stragglers.
+//! - `straggler_detection`: hangs and stragglers. `idleness`: idle programs and interactive jobs.
 //! - `preemption`: stops for other jobs, their cost and their rule.
 //! - `policy_guard`, `hysteresis`: the policy's answer, the guard around it, and hysteresis.
 //! - `passes`, `fixpoint`: stops, starts and resizes until nothing changes, and the result. They
@@ -38,6 +38,7 @@ mod free;
 mod gang;
 mod gpu_memory;
 mod hysteresis;
+mod idleness;
 mod in_place;
 mod job_nodes;
 mod learned;

@@ -4,6 +4,7 @@ use super::cpu_only;
 use super::defragment;
 use super::evacuation;
 use super::fixpoint::RoundFixpoint;
+use super::idleness;
 use super::migration;
 use super::packing;
 use super::passes::run_to_fixpoint;
@@ -21,7 +22,7 @@ type Stage = fn(&mut RoundState<'_>);
 type Revision = fn(&mut RoundState<'_>, &RoundFixpoint) -> bool;
 
 /// What no policy decides.
-const BEFORE_PASSES: [Stage; 9] = [
+const BEFORE_PASSES: [Stage; 10] = [
     evacuation::evacuate_drained_nodes,
     // Before the ranges, because a job that is already being resized could only be stopped for its
     // quota.
@@ -29,6 +30,7 @@ const BEFORE_PASSES: [Stage; 9] = [
     range_enforcement::enforce_ranges,
     evacuation::replace_lost_shards,
     straggler_detection::decide_verdicts,
+    idleness::end_idle_jobs,
     packing::unpack,
     migration::start_at_destinations,
     time_slicing::before_policy,
@@ -63,5 +65,6 @@ pub(super) fn run(round: &mut RoundState<'_>) -> RoundFixpoint {
     time_slicing::after_policy(round, &fixpoint);
     packing::follow(round);
     straggler_detection::record_suspects(round);
+    idleness::record_idle_jobs(round);
     fixpoint
 }

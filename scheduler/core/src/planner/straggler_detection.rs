@@ -97,6 +97,7 @@ fn due<'a>(
         let own_us = match one.finding {
             Finding::Straggler { own_us, .. } => own_us,
             Finding::Hang { silent_ms, .. } => silent_ms,
+            Finding::Idle { idle_ms, .. } => idle_ms,
         };
         (one.of, Reverse(own_us))
     })
@@ -118,7 +119,8 @@ fn is_watched(live: &PlannedJob<'_>) -> bool {
             .all(|task| task.is_up() || (is_command && task.state.is_released()))
 }
 
-fn patience_ms(watch: &Watch, of: Suspicion) -> u64 {
+/// Milliseconds for which a finding must hold before it is a verdict.
+pub(super) fn patience_ms(watch: &Watch, of: Suspicion) -> u64 {
     let ms = match of {
         Suspicion::Straggler => watch.straggler_ms,
         Suspicion::Hang => watch.hang_ms,
@@ -431,7 +433,7 @@ fn carry_out(
 }
 
 /// Charges a failure, as for a task that failed by itself.
-fn fail(round: &mut RoundState<'_>, index: usize, why: String) {
+pub(super) fn fail(round: &mut RoundState<'_>, index: usize, why: String) {
     let live = &mut round.jobs[index];
     let job = live.job;
     let failed = round

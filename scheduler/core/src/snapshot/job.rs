@@ -4,6 +4,7 @@ use super::{PastDuration, Restarts, SnapshotNode, TrainingLength, is_false};
 use crate::estimate::Gains;
 use crate::learn::Observation;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId, TenantId};
+use muster_model::idle::Idleness;
 use muster_model::job::{Intent, JobState};
 use muster_model::node::GpuClass;
 use muster_model::pace::{Pace, Watch};
@@ -219,6 +220,9 @@ pub struct SnapshotTask {
     /// Pace as last reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
+    /// Idleness of its program as last reported; `None` while it is active or not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Idleness>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -79,6 +79,8 @@ impl SimulationEngine<'_> {
                 Action::GiveUp { tasks, why } => {
                     self.tell(name, || format!("gives up {} tasks: {why}", tasks.len()));
                 }
+                Action::Idle { idle: Some(found) } => self.tell(name, || found.to_string()),
+                Action::Idle { idle: None } => self.tell(name, || "active again".to_owned()),
                 // The reason of the stop states the cost.
                 Action::Displace { .. } | Action::Suspect { .. } => {}
                 Action::Hold => self.tell(name, || "held".to_owned()),

@@ -12,6 +12,7 @@ import { PhaseChip, canCancel, canContinue, canDelete, canEdit, canPause, canRes
 import { ProgressBar } from "../../ui/progress";
 import { dataText, modelText } from "../../words/engine";
 import { dates, range, unforeseenSentence } from "../../words/forecast";
+import { idleText } from "../../words/idle";
 import { NONE, loss, percent, rate } from "../../words/number";
 import { age, duration, instant } from "../../words/time";
 import { Command } from "./command";
@@ -96,6 +97,9 @@ export function JobHead({ job, onChanged, onDeleted }: Props) {
           Began from <Link to={`/jobs/${job.spec.from.job}`}>another job</Link>
           {typeof job.spec.from.step === "number" ? ` as it was after step ${job.spec.from.step}` : ""}.
         </p>
+      )}
+      {job.idle === undefined || job.idle === null ? null : (
+        <p className="note note-bad">{idleText(job.idle)}</p>
       )}
       <Facts job={job} />
       {asked === null ? null : <Confirm question={asked} onClose={() => setAsked(null)} />}

@@ -28,6 +28,20 @@ it("shows how fast each worker is by itself, and which of them holds the others 
   expect(third?.textContent).not.toContain("median");
 });
 
+it("shows the evidence that a running program is idle", () => {
+  const idle = { since: at(5), evidence: "no output, no CPU use for 2 min" };
+  const resource = { data: [{ ...task(0), idle }, task(1)], error: null, loading: false };
+  const reload = () => undefined;
+  render(
+    <MemoryRouter>
+      <Tasks resource={{ ...resource, reload, update: reload }} revision={1} events={[]} />
+    </MemoryRouter>,
+  );
+  const [, first, second] = screen.getAllByRole("row");
+  expect(first?.textContent).toContain("Idle: no output, no CPU use for 2 min");
+  expect(second?.textContent).not.toContain("Idle");
+});
+
 const judged = (seconds: number, finding: Verdict["finding"], message: string) => {
   const verdict: Verdict = {
     task_id: "task-1",

@@ -6,6 +6,7 @@ import type { StoredEvent, TaskView } from "../../api/types";
 import { useNow } from "../../ui/now";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { isClean } from "../../words/event";
+import { idleText } from "../../words/idle";
 import { bytes } from "../../words/number";
 import { isLeaving } from "../../words/resize";
 import { clock, duration, instant } from "../../words/time";
@@ -127,6 +128,7 @@ function TaskRow({
               : null}
           </p>
         )}
+        {task.idle === undefined || task.idle === null ? null : <p className="note">{idleText(task.idle)}</p>}
         {verdict === undefined ? null : (
           <p className="note note-bad" title={verdict.detail ?? undefined}>
             {verdict.message}

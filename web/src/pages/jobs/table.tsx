@@ -8,6 +8,7 @@ import { PhaseChip } from "../../ui/phase";
 import { ProgressBar } from "../../ui/progress";
 import { useNow } from "../../ui/now";
 import { dates, range } from "../../words/forecast";
+import { idleText } from "../../words/idle";
 import { NONE, loss, percent, splitName } from "../../words/number";
 import { age, duration, instant } from "../../words/time";
 
@@ -183,6 +184,7 @@ function Labels({ labels }: { labels: JobView["labels"] }) {
 /** Shows why the job waits or failed, and what would help. */
 function Note({ job }: { job: JobView }) {
   if (job.failure !== null && job.phase === "failed") return <p className="note note-bad">{job.failure}</p>;
+  if (job.idle !== undefined && job.idle !== null) return <p className="note note-bad">{idleText(job.idle)}</p>;
   if (job.waiting === null || !isWaiting(job.phase)) return null;
   const { message, smallest_change: change, position } = job.waiting;
   return (

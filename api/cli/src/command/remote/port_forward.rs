@@ -7,7 +7,8 @@ use anyhow::Context as _;
 use clap::Args;
 use muster_client::{ALIVE, ClientError, RemoteError, RemoteReceiver, RemoteSender};
 use muster_model::remote::{RemoteAction, RemoteEnd, RemoteFrame};
-use std::net::IpAddr;
+use muster_model::view::JobView;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -80,15 +81,7 @@ impl PortForwardArgs {
             let message = "two of the ports have the same local port".to_owned();
             return Err(UsageError(message).into());
         }
-        let (fatal, mut fails) = mpsc::channel(1);
-        let forwarder = Arc::new(Forwarder {
-            session: CliSession {
-                client: session.client.clone(),
-                output: session.output,
-            },
-            target,
-            fatal,
-        });
+        let (forwarder, mut fails) = Forwarder::new(session, target);
         for pair in &self.ports {
             let listener = TcpListener::bind((self.address, pair.local)).await;
             let listener =
@@ -104,6 +97,39 @@ impl PortForwardArgs {
             Some(error) => Err(error),
             None => Ok(ExitCode::SUCCESS),
         }
+    }
+}
+
+/// A forwarded port, until it is dropped with the process.
+pub struct Forwarding {
+    pub local: SocketAddr,
+    fails: mpsc::Receiver<anyhow::Error>,
+}
+
+impl Forwarding {
+    /// Forwards a port of the job's first task to 127.0.0.1; local port 0 is any free one.
+    ///
+    /// # Errors
+    /// If the local port is taken.
+    pub async fn start(
+        session: &CliSession,
+        job: JobView,
+        local: u16,
+        remote: u16,
+    ) -> anyhow::Result<Self> {
+        let target = SessionTarget { job, rank: 0 };
+        let (forwarder, fails) = Forwarder::new(session, target);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, local)).await;
+        let listener = listener.with_context(|| format!("listen on 127.0.0.1:{local}"))?;
+        let local = listener.local_addr()?;
+        tokio::spawn(accept(forwarder, listener, remote));
+        Ok(Self { local, fails })
+    }
+
+    /// Waits for an error that no later connection can avoid.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        let error = self.fails.recv().await;
+        error.unwrap_or_else(|| anyhow::anyhow!("the port is not forwarded any more"))
     }
 }
 
@@ -127,6 +153,23 @@ async fn accept(forwarder: Arc<Forwarder>, listener: TcpListener, remote: u16) {
 }
 
 impl Forwarder {
+    fn new(
+        session: &CliSession,
+        target: SessionTarget,
+    ) -> (Arc<Self>, mpsc::Receiver<anyhow::Error>) {
+        let (fatal, fails) = mpsc::channel(1);
+        let session = CliSession {
+            client: session.client.clone(),
+            output: session.output,
+        };
+        let forwarder = Self {
+            session,
+            target,
+            fatal,
+        };
+        (Arc::new(forwarder), fails)
+    }
+
     async fn forward(&self, connection: TcpStream, port: u16) -> anyhow::Result<()> {
         let opened = self.target.open(&self.session, RemoteAction::Port { port });
         let (sender, receiver) = opened.await?;

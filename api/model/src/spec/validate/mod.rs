@@ -121,6 +121,9 @@ impl JobSpec {
         }
         self.preemption.check(&mut errors, self);
         self.check_verdicts(&mut errors);
+        if let Some(interactive) = &self.interactive {
+            interactive.check(&mut errors, self);
+        }
         errors.check("retries", &self.retries, self.retries <= 100, "0 to 100");
         errors.into_result()
     }
