@@ -25,6 +25,7 @@ pub mod error_chain;
 pub mod event;
 pub mod export;
 pub mod family;
+pub mod file_pattern;
 pub mod fault;
 pub mod forecast;
 pub mod id;

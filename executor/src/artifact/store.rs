@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Pauses before the repetitions of a record, in milliseconds. A lost answer must not leave a
 /// content without a row.
-const PAUSES_MS: [u64; 3] = [200, 1_000, 3_000];
+pub(super) const PAUSES_MS: [u64; 3] = [200, 1_000, 3_000];
 
 /// Maximum number of listed artifacts, above the default limit of a job.
 const MAX_LISTED: usize = 100_000;
@@ -22,9 +22,9 @@ const MAX_LISTED: usize = 100_000;
 /// Artifacts of this node's tasks. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ArtifactStore {
-    client: ArtifactClient,
-    place: Place,
-    modes: Modes,
+    pub(super) client: ArtifactClient,
+    pub(super) place: Place,
+    pub(super) modes: Modes,
 }
 
 /// A listed artifact.
@@ -258,7 +258,7 @@ impl ArtifactStore {
     }
 }
 
-async fn fill<Content, Piece>(
+pub(super) async fn fill<Content, Piece>(
     writer: &mut ObjectWriter,
     most_bytes: u64,
     mut content: Content,

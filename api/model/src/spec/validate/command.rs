@@ -2,10 +2,8 @@
 
 use super::Errors;
 use super::pod::parts_are_right;
-use super::secrets;
-use crate::spec::{
-    CheckpointPolicy, Command, EvaluationPolicy, Exchange, JobSpec, Stop, is_sha256,
-};
+use super::{checkpoints, secrets};
+use crate::spec::{Command, EvaluationPolicy, Exchange, JobSpec, Stop, is_sha256};
 
 const MOST_ARGUMENTS: usize = 256;
 const MOST_VARIABLES: usize = 256;
@@ -94,13 +92,8 @@ impl JobSpec {
     fn check_what_only_the_engine_has(&self, errors: &mut Errors) {
         let exchange = self.exchange == Exchange::default();
         errors.check("exchange", &"given", exchange, ONLY_BUILT_IN);
-        let checkpoint = self.checkpoint == CheckpointPolicy::default();
-        errors.check(
-            "checkpoint",
-            &"given",
-            checkpoint,
-            "left out: a command writes its checkpoints itself, into $MUSTER_CHECKPOINT_DIR",
-        );
+        self.check_checkpoint(errors);
+        checkpoints::check(errors, &self.checkpoint);
         let evaluate = self.evaluate == EvaluationPolicy::default();
         errors.check("evaluate", &"given", evaluate, ONLY_BUILT_IN);
         let only_known = Stop {
@@ -120,12 +113,6 @@ impl JobSpec {
         if let Some(target) = &self.stop.target {
             target.check(true, errors);
         }
-        errors.check(
-            "from",
-            &"given",
-            self.from.is_none(),
-            "left out: a program's checkpoints are its own, and it looks for them where it likes",
-        );
         errors.check(
             "scale.ps_shards",
             &"given",
