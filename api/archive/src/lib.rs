@@ -16,9 +16,9 @@ mod stream;
 mod unpack;
 
 pub use copy::{Sent, receive, send};
-pub use digest::ArchiveDigest;
+pub use digest::{ArchiveDigest, digest_of};
 pub use pack::{Packed, pack};
-pub use stream::{TarFile, TarStream};
+pub use stream::{TarFile, TarStream, tar_bytes};
 pub use unpack::{unpack, unpack_files};
 
 use std::io;

@@ -36,6 +36,29 @@ struct Content {
     padding: u64,
 }
 
+/// Returns the length of the tar file with these files, in bytes.
+///
+/// # Errors
+/// If a path cannot be part of a tar file.
+pub fn tar_bytes(files: &[TarFile]) -> io::Result<u64> {
+    let mut bytes = 2 * BLOCK_BYTES;
+    for file in files {
+        bytes += head(file, 0, 0)?.len() as u64 + file.bytes.next_multiple_of(BLOCK_BYTES);
+    }
+    Ok(bytes)
+}
+
+fn head(file: &TarFile, mode: u32, modified: u64) -> io::Result<Vec<u8>> {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(EntryType::Regular);
+    header.set_size(file.bytes);
+    header.set_mode(mode);
+    header.set_mtime(modified);
+    let mut builder = Builder::new(Vec::new());
+    builder.append_data(&mut header, &file.path, io::empty())?;
+    Ok(std::mem::take(builder.get_mut()))
+}
+
 impl<Open: FnMut(&str) -> io::Result<File>> TarStream<Open> {
     /// Returns a reader of these files.
     pub fn new(files: Vec<TarFile>, open: Open) -> Self {
@@ -55,20 +78,16 @@ impl<Open: FnMut(&str) -> io::Result<File>> TarStream<Open> {
         if found.len() != wanted.bytes {
             return Err(changed(&wanted.path));
         }
-        let mut header = Header::new_gnu();
-        header.set_entry_type(EntryType::Regular);
-        header.set_size(wanted.bytes);
-        header.set_mode(found.permissions().mode() & 0o777);
-        header.set_mtime(u64::try_from(found.mtime()).unwrap_or(0));
-        let mut builder = Builder::new(Vec::new());
-        builder.append_data(&mut header, &wanted.path, io::empty())?;
+        let mode = found.permissions().mode() & 0o777;
+        let modified = u64::try_from(found.mtime()).unwrap_or(0);
+        let head = head(&wanted, mode, modified)?;
         self.content = Some(Content {
             file,
             path: wanted.path,
             left: wanted.bytes,
             padding: wanted.bytes.wrapping_neg() % BLOCK_BYTES,
         });
-        Ok(std::mem::take(builder.get_mut()))
+        Ok(head)
     }
 }
 
@@ -152,8 +171,19 @@ mod tests {
         let files = sizes.map(|(name, bytes)| (name, bytes as u64));
         let unpacked = unpack_files(stream(&from, &files), &to, 10).expect("unpacked");
         assert_eq!(unpacked, 301_023);
+        let mut all = Vec::new();
+        stream(&from, &files).read_to_end(&mut all).expect("read");
+        let listed = files.map(|(path, bytes)| TarFile {
+            path: path.to_owned(),
+            bytes,
+        });
+        assert_eq!(tar_bytes(&listed).expect("paths"), all.len() as u64);
         for (name, bytes) in sizes {
-            assert_eq!(fs::read(to.join(name)).expect("there"), vec![7; bytes], "{name}");
+            assert_eq!(
+                fs::read(to.join(name)).expect("there"),
+                vec![7; bytes],
+                "{name}"
+            );
         }
         let many = unpack_files(stream(&from, &files), &to, 3).expect_err("too many");
         assert!(matches!(many, crate::ArchiveError::Bomb), "{many}");

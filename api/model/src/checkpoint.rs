@@ -1,24 +1,10 @@
 //! Checkpoints, as the store records them, and the rules by which they are retained.
 
-use crate::artifact::is_artifact_path;
 use crate::id::{CheckpointId, JobId};
 use crate::spec::{CheckpointPolicy, KeepBest, Measure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use uuid::Uuid;
-
-/// Folder of copies within the checkpoint folder of a program in population-based training. No
-/// path of a checkpoint begins with it.
-pub const RUNGS_FOLDER: &str = ".muster-rungs";
-
-/// Maximum number of files of a program's checkpoint.
-pub const MAX_PROGRAM_FILES: usize = 10_000;
-
-/// Maximum size of a program's checkpoint in bytes.
-pub const MAX_PROGRAM_BYTES: u64 = 1 << 40;
-
-/// Maximum number of metrics of a program's checkpoint.
-pub const MAX_PROGRAM_METRICS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
@@ -39,13 +25,6 @@ pub struct ProgramContent {
     pub file_count: u64,
     /// Newest values that rank 0 had logged, by name.
     pub metrics: BTreeMap<String, f64>,
-}
-
-/// Whether the text is a path that a program may report: a file or folder below its checkpoint
-/// folder.
-#[must_use]
-pub fn is_program_path(text: &str) -> bool {
-    is_artifact_path(text) && text.split('/').next() != Some(RUNGS_FOLDER)
 }
 
 /// Result of a request to a user's program for a checkpoint.
@@ -336,7 +315,12 @@ mod tests {
 
     #[test]
     fn best_checkpoint_of_a_program_follows_its_own_metric() {
-        let all = [(10, Some(0.5)), (20, Some(0.9)), (30, None), (40, Some(0.7))];
+        let all = [
+            (10, Some(0.5)),
+            (20, Some(0.9)),
+            (30, None),
+            (40, Some(0.7)),
+        ];
         let all = all.map(|(step, f1)| of_program(step, f1));
         for (goal, best) in [(Goal::Maximize, 20), (Goal::Minimize, 10)] {
             let rule = CheckpointPolicy {
@@ -351,14 +335,6 @@ mod tests {
             };
             let expected = [(best, vec![Kept::Best]), (40, vec![Kept::Newest])];
             assert_eq!(rule.kept_of(&all), BTreeMap::from(expected), "{goal:?}");
-        }
-    }
-
-    #[test]
-    fn path_of_a_program_spares_copies_of_rungs() {
-        assert!(is_program_path("a/b.pt") && is_program_path(".hidden"));
-        for path in ["", "../a", "/a", ".muster-rungs", ".muster-rungs/5"] {
-            assert!(!is_program_path(path), "{path}");
         }
     }
 

@@ -3,7 +3,8 @@
 /// Whether a name matches a pattern in which `*` stands for any characters and `?` for one.
 #[must_use]
 pub fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut here) = (0, 0);
     // Place after the newest `*`, and the first character of the name that it does not cover yet.
     let mut star: Option<(usize, usize)> = None;

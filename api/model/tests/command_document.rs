@@ -85,10 +85,7 @@ fn every_broken_rule_names_its_field() {
             "command.parameter_servers",
         ),
         ("stop: { steps: 5 }", "stop"),
-        (
-            "checkpoint: { every_steps: 5 }",
-            "checkpoint.every_steps",
-        ),
+        ("checkpoint: { every_steps: 5 }", "checkpoint.every_steps"),
         (
             "checkpoint: { every_minutes: 1 }",
             "checkpoint.every_minutes",

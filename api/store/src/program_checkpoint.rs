@@ -124,7 +124,10 @@ pub async fn record(
     progress::reported_checkpoint(conn, writer.job, declared.step, at.min(now)).await?;
     let mut all = of_programs(checkpoint::list(conn, writer.job).await?);
     let spared = origin::spared_of(conn, writer.job).await?;
-    let kept = spec.0.checkpoint.kept_of(all.iter().filter(|one| one.retained));
+    let kept = spec
+        .0
+        .checkpoint
+        .kept_of(all.iter().filter(|one| one.retained));
     let mut steps = BTreeSet::new();
     for row in &mut all {
         let step = row.written.step;
@@ -142,7 +145,10 @@ pub async fn record(
     .execute(conn)
     .await?;
     Ok(CheckpointRecorded::Recorded {
-        replaced: replaced.into_iter().filter(|one| Some(*one) != own).collect(),
+        replaced: replaced
+            .into_iter()
+            .filter(|one| Some(*one) != own)
+            .collect(),
         all,
     })
 }

@@ -31,6 +31,7 @@ mod objectives;
 mod packing;
 mod population;
 mod preempted;
+mod program_checkpoints;
 mod python;
 #[path = "../../../executor/tests/node/registry.rs"]
 #[expect(dead_code, reason = "the executor's tests use the other items")]

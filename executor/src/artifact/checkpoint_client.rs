@@ -2,8 +2,8 @@
 
 use super::client::{ArtifactClient, answered, folder, is_object, malformed, refusal};
 use super::error::ArtifactError;
-use muster_model::checkpoint::is_program_path;
 use muster_model::id::TaskId;
+use muster_model::program_checkpoint::is_program_path;
 use muster_proto::session::admit_checkpoint_answer::Verdict;
 use muster_proto::session::{
     AdmitCheckpointRequest, DeclaredCheckpoint, FirstCheckpoint, FirstCheckpointRequest,
@@ -13,7 +13,9 @@ use muster_proto::session::{
 /// What the scheduler says about a checkpoint before its upload.
 pub(super) enum CheckpointAdmission {
     /// A content in a bucket belongs into this folder of the checkpoint store.
-    Fits { folder: String },
+    Fits {
+        folder: String,
+    },
     Present,
 }
 

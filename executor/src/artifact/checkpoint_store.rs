@@ -11,9 +11,9 @@ use crate::gc;
 use crate::opener::{self, FolderHandle, files_below, open_below};
 use muster_archive::{TarFile, TarStream};
 use muster_model::assignment::TaskLaunch;
-use muster_model::checkpoint::{MAX_PROGRAM_BYTES, MAX_PROGRAM_FILES};
 use muster_model::id::TaskId;
 use muster_model::place::Place;
+use muster_model::program_checkpoint::{MAX_PROGRAM_BYTES, MAX_PROGRAM_FILES};
 use muster_proto::session::{
     DeclaredCheckpoint, FirstCheckpoint, KeepCheckpointAnswer, KeepCheckpointRequest,
     RecordedCheckpoint,
@@ -278,7 +278,9 @@ impl ArtifactStore {
             if !one.object.is_empty() {
                 object::remove(&self.place, of_job, &one.object).await;
             }
-            let forgotten = self.client.forget_checkpoint(task, &one.id, one.is_retained);
+            let forgotten = self
+                .client
+                .forget_checkpoint(task, &one.id, one.is_retained);
             if let Err(error) = forgotten.await {
                 tracing::debug!(task.id = %task, path = one.path, %error, "a pruned checkpoint is still listed");
             }
@@ -307,10 +309,11 @@ impl ArtifactStore {
     ) -> Result<Pieces, ArtifactError> {
         let found = self.client.first_checkpoint(task).await?;
         let found = found.filter(|(_, found)| !found.object.is_empty());
-        let missing = |path: &str| ArtifactError::Missing(path.to_owned());
-        let (folder, found) = found.ok_or_else(|| missing("its first checkpoint"))?;
+        let Some((folder, found)) = found else {
+            return Err(ArtifactError::Missing("its first checkpoint".to_owned()));
+        };
         let content = object::open(&self.place, &folder, &found.object).await?;
-        content.ok_or_else(|| missing(&found.path))
+        content.ok_or(ArtifactError::Missing(found.path))
     }
 }
 

@@ -32,9 +32,7 @@ const PACKAGE: [(&str, &str); 7] = [
 
 /// Creates the folders and writes the files. A file that begins with `#!` becomes executable.
 pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandError> {
-    if let Some(checkpoints) = &paths.checkpoints {
-        make(checkpoints)?;
-    }
+    make(&paths.checkpoints)?;
     make(&NodeTaskFolder::at(&paths.task).output())?;
     let package = paths.python.join("muster");
     make(&package)?;

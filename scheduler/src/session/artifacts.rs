@@ -189,6 +189,9 @@ pub(super) fn exceeded(error: StoreError) -> Result<proto::ArtifactRefusal, Stat
 }
 
 pub(super) fn unstored(error: StoreError) -> Status {
-    tracing::warn!(error = chain(&error), "a request of a node about files failed");
+    tracing::warn!(
+        error = chain(&error),
+        "a request of a node about files failed"
+    );
     Status::unavailable("the store is not reachable now; try again")
 }

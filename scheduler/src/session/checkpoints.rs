@@ -4,10 +4,11 @@
 use super::artifacts::{exceeded, unstored, writer};
 use crate::clock;
 use muster_model::artifact::PATH_RULE;
-use muster_model::checkpoint::{
-    Checkpoint, MAX_PROGRAM_BYTES, MAX_PROGRAM_FILES, MAX_PROGRAM_METRICS, is_program_path,
-};
+use muster_model::checkpoint::Checkpoint;
 use muster_model::metric::{is_name, is_stored};
+use muster_model::program_checkpoint::{
+    MAX_PROGRAM_BYTES, MAX_PROGRAM_FILES, MAX_PROGRAM_METRICS, is_program_path,
+};
 use muster_model::spec::is_sha256;
 use muster_model::task::Role;
 use muster_proto::session as proto;
@@ -52,7 +53,10 @@ pub(super) async fn keep(
         "" => None,
         object => Some((parsed(object)?, request.sha256)),
     };
-    if object.as_ref().is_some_and(|(_, sha256)| !is_sha256(sha256)) {
+    if object
+        .as_ref()
+        .is_some_and(|(_, sha256)| !is_sha256(sha256))
+    {
         return Err(Status::invalid_argument("sha256 is no SHA-256"));
     }
     let metrics = request.metrics.into_iter();
@@ -63,7 +67,9 @@ pub(super) async fn keep(
     };
     let now = clock::now();
     let age_ms = i64::try_from(request.age_ms).unwrap_or(i64::MAX);
-    let at = now.checked_sub(Duration::milliseconds(age_ms)).unwrap_or(now);
+    let at = now
+        .checked_sub(Duration::milliseconds(age_ms))
+        .unwrap_or(now);
     let mut tx = muster_store::pool::begin(&pool).await.map_err(unstored)?;
     let writer = writer(&mut tx, request.task.as_ref()).await?;
     check_rank(&writer)?;
@@ -126,7 +132,9 @@ fn declared(given: Option<proto::DeclaredCheckpoint>) -> Result<DeclaredCheckpoi
     }
     let files = 1..=MAX_PROGRAM_FILES as u64;
     if !files.contains(&given.file_count) || given.bytes > MAX_PROGRAM_BYTES {
-        return Err(Status::invalid_argument("it has no file, too many or too large ones"));
+        return Err(Status::invalid_argument(
+            "it has no file, too many or too large ones",
+        ));
     }
     if i64::try_from(given.step).is_err() {
         return Err(Status::invalid_argument("step is above 2^63"));
@@ -159,7 +167,10 @@ fn shown(checkpoint: Checkpoint) -> proto::RecordedCheckpoint {
 }
 
 fn object_of(checkpoint: &Checkpoint) -> String {
-    let object = checkpoint.program.as_ref().and_then(|program| program.object);
+    let object = checkpoint
+        .program
+        .as_ref()
+        .and_then(|program| program.object);
     object.map_or_else(String::new, |object| object.to_string())
 }
 

@@ -10,6 +10,7 @@ mod compression;
 mod edit;
 mod engine;
 mod exchange;
+mod keep_best;
 mod lenient;
 mod node_constraints;
 mod origin;
@@ -32,6 +33,7 @@ pub use engine::{
     Schedule, Sides,
 };
 pub use exchange::{Algorithm, Averaging, Consistency, Exchange, Rate, Topology};
+pub use keep_best::{KeepBest, Measure};
 pub use node_constraints::{
     LabelOperator, NodeConstraints, NodeRequirement, NodeTraits, UnmetConstraint,
 };
@@ -48,7 +50,6 @@ pub(crate) use validate::{NO_ID, is_id, is_image, is_object_name};
 pub use verdicts::Verdicts;
 
 use crate::compute_capability::ComputeCapability;
-use crate::metric;
 use crate::priority::NO_PRIORITY;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -282,39 +283,6 @@ pub struct CheckpointPolicy {
     pub files: Option<String>,
 }
 
-/// The best checkpoints stay, however old they are.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct KeepBest {
-    /// Number of checkpoints; 1 to 1000. Default: 1.
-    #[serde(default = "default_best")]
-    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1000))]
-    pub count: u32,
-    /// Only for the built-in engine.
-    #[serde(default, skip_serializing_if = "Measure::is_default")]
-    pub by: Measure,
-    /// Only for commands, with `goal`: any metric that rank 0 logs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metric: Option<String>,
-    /// Direction of a better `metric`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub goal: Option<metric::Goal>,
-}
-
-fn default_best() -> u32 {
-    1
-}
-
-impl KeepBest {
-    /// Returns the rule with its metric and goal, if it names a program's metric.
-    #[must_use]
-    pub fn own_metric(&self) -> Option<(&Self, &str, metric::Goal)> {
-        let name = self.metric.as_deref()?;
-        Some((self, name, self.goal?))
-    }
-}
-
 /// Evaluations on the test split in addition to the end of every epoch and of training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -325,25 +293,6 @@ pub struct EvaluationPolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub every_steps: Option<u64>,
-}
-
-/// Measure of an evaluation on the test split.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub enum Measure {
-    /// Higher is better.
-    #[default]
-    Accuracy,
-    /// Lower is better.
-    Loss,
-}
-
-impl Measure {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "signature that serde requires")]
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// When training ends: at the first of these conditions. At least one of `epochs`, `steps` and

@@ -33,7 +33,8 @@ impl JobSpec {
             if parent.command.is_some() {
                 return Ok(step);
             }
-            let expected = "a job with a command: a program does not read checkpoints of the built-in engine";
+            let expected =
+                "a job with a command: a program does not read checkpoints of the built-in engine";
             let value = "a job of the built-in engine".to_owned();
             return Err(vec![wrong("from.job", value, expected.to_owned())]);
         };

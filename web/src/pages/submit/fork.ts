@@ -33,9 +33,26 @@ export async function againOf(id: string, signal?: AbortSignal): Promise<string>
  */
 export function ownFields(spec: JobView["spec"]): JobView["spec"] {
   if (spec.command == null) return spec;
-  const own = Object.fromEntries(Object.entries(spec).filter(([name]) => !ENGINE_FIELDS.has(name))) as JobView["spec"];
+  const kept = Object.entries(spec).filter(([name]) => !ENGINE_FIELDS.has(name));
+  const checkpoint = ownCheckpoint(spec.checkpoint);
+  const all = checkpoint === undefined ? kept : [...kept, ["checkpoint", checkpoint]];
+  const own = Object.fromEntries(all) as JobView["spec"];
   if (own.resources?.worker === undefined) return own;
   return { ...own, resources: { worker: own.resources.worker } };
+}
+
+/** Number of newest checkpoints that stay by default. */
+const KEEP = 3;
+
+/** Returns what a command's document says about checkpoints, if anything. */
+function ownCheckpoint(policy: JobView["spec"]["checkpoint"]): JobView["spec"]["checkpoint"] {
+  if (policy === undefined) return undefined;
+  const own = {
+    ...(policy.files == null ? {} : { files: policy.files }),
+    ...(policy.keep === undefined || policy.keep === KEEP ? {} : { keep: policy.keep }),
+    ...(policy.keep_best == null ? {} : { keep_best: policy.keep_best }),
+  };
+  return Object.keys(own).length === 0 ? undefined : own;
 }
 
 /** Labels that describe the code and the array of one submission. */
@@ -66,7 +83,7 @@ export function documentOf(
   const from = { job: parent.id, ...(step === null ? {} : { step }) };
   const { stop, raised } = further(parent.spec.stop, checkpoint);
   return {
-    text: toYaml({ ...unlabelled(parent.spec), ...(stop === undefined ? {} : { stop }), from }),
+    text: toYaml({ ...ownFields(unlabelled(parent.spec)), ...(stop === undefined ? {} : { stop }), from }),
     checkpoint,
     raised,
   };

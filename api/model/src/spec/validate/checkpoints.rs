@@ -1,8 +1,8 @@
 //! Rules for the checkpoints of a command, and for the fields that only one kind of job has.
 
 use super::Errors;
-use crate::checkpoint::is_program_path;
 use crate::metric::{NAME_RULE, is_name};
+use crate::program_checkpoint::is_program_path;
 use crate::spec::{CheckpointPolicy, KeepBest, Measure};
 
 const WRITES_ITSELF: &str = "left out: a command decides itself when it writes a checkpoint into $MUSTER_CHECKPOINT_DIR; it may have files, keep and keep_best";
@@ -13,7 +13,10 @@ pub(super) fn check(errors: &mut Errors, policy: &CheckpointPolicy) {
     let default = CheckpointPolicy::default();
     for (field, is_left_out) in [
         ("every_steps", policy.every_steps == default.every_steps),
-        ("every_minutes", policy.every_minutes == default.every_minutes),
+        (
+            "every_minutes",
+            policy.every_minutes == default.every_minutes,
+        ),
         ("keep_every_steps", policy.keep_every_steps.is_none()),
     ] {
         let field = format!("checkpoint.{field}");
