@@ -2,6 +2,7 @@
 //! They form one program, because the shared code takes long to compile.
 
 mod artifacts;
+mod checkpoints;
 mod assigned;
 mod deaf;
 mod erasing;
