@@ -84,7 +84,11 @@ async fn node_of_rank_0_records_checkpoints() {
     for (task, path, code) in [
         (of("other", &task), "a", Code::PermissionDenied),
         (of("own secret", &task), "../a", Code::InvalidArgument),
-        (of("own secret", &task), ".muster-rungs/5", Code::InvalidArgument),
+        (
+            of("own secret", &task),
+            ".muster-rungs/5",
+            Code::InvalidArgument,
+        ),
         (None, "a", Code::InvalidArgument),
     ] {
         let refused = client.keep_checkpoint(kept(task, path)).await;

@@ -2,8 +2,8 @@
 //! They form one program, because the shared code takes long to compile.
 
 mod artifacts;
-mod checkpoints;
 mod assigned;
+mod checkpoints;
 mod deaf;
 mod erasing;
 mod health;

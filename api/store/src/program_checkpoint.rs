@@ -222,30 +222,45 @@ pub async fn forget(
     Ok(())
 }
 
-/// Returns the checkpoint with which the program of a job begins: its own newest one, or the one
-/// that its document names.
+/// How the program of a job begins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgramBeginning {
+    /// Its own newest checkpoint, or the one that its document names.
+    pub checkpoint: Option<Checkpoint>,
+    /// The job is a trial, which may begin from files of another trial that are not registered.
+    pub is_trial: bool,
+}
+
+/// Returns how the program of a job begins.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn beginning(
     conn: &mut PgConnection,
     job: JobId,
-) -> Result<Option<Checkpoint>, StoreError> {
+) -> Result<ProgramBeginning, StoreError> {
     let row = sqlx::query!(
-        r#"select c.job_id, c.step
+        r#"select j.study_id is not null as "is_trial!", first.job_id as "job_id?", first.step as "step?"
            from job j
-           join checkpoint c on c.tenant_id = j.tenant_id and c.retained and c.file_count is not null
-               and (c.job_id = j.id or (c.job_id = j.origin_job and c.step = j.origin_step))
-           where j.id = $1
-           order by c.job_id = j.id desc, c.written_at desc limit 1"#,
+           left join lateral (
+               select c.job_id, c.step from checkpoint c
+               where c.tenant_id = j.tenant_id and c.retained and c.file_count is not null
+                 and (c.job_id = j.id or (c.job_id = j.origin_job and c.step = j.origin_step))
+               order by c.job_id = j.id desc, c.written_at desc limit 1
+           ) first on true
+           where j.id = $1"#,
         job.0
     )
-    .fetch_optional(&mut *conn)
+    .fetch_one(&mut *conn)
     .await?;
-    match row {
-        Some(row) => checkpoint::get(conn, row.job_id.into(), unsigned(row.step)).await,
-        None => Ok(None),
-    }
+    let checkpoint = match row.job_id.zip(row.step) {
+        Some((job, step)) => checkpoint::get(conn, job.into(), unsigned(step)).await?,
+        None => None,
+    };
+    Ok(ProgramBeginning {
+        checkpoint,
+        is_trial: row.is_trial,
+    })
 }
 
 /// Whether the job has tasks of a later revision.

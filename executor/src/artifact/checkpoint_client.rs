@@ -19,6 +19,13 @@ pub(super) enum CheckpointAdmission {
     Present,
 }
 
+/// How a program begins.
+pub(crate) struct Beginning {
+    /// The registered checkpoint, and the folder of its content in a bucket.
+    pub checkpoint: Option<(String, FirstCheckpoint)>,
+    pub is_trial: bool,
+}
+
 impl ArtifactClient {
     /// Asks whether a task may store a checkpoint.
     pub(super) async fn admit_checkpoint(
@@ -82,12 +89,9 @@ impl ArtifactClient {
         answered(client.forget_checkpoint(request)).await.map(drop)
     }
 
-    /// Returns the checkpoint with which the program of a task begins, and the folder of its
-    /// content. `None` also from a scheduler of an earlier release.
-    pub(super) async fn first_checkpoint(
-        &self,
-        task: TaskId,
-    ) -> Result<Option<(String, FirstCheckpoint)>, ArtifactError> {
+    /// Returns the checkpoint with which the program of a task begins. A scheduler of an earlier
+    /// release knows none, and starts only trials from other jobs.
+    pub(super) async fn first_checkpoint(&self, task: TaskId) -> Result<Beginning, ArtifactError> {
         let request = FirstCheckpointRequest {
             task: Some(self.of_task(task)),
         };
@@ -96,16 +100,27 @@ impl ArtifactClient {
             Err(ArtifactError::Scheduler(status))
                 if status.code() == tonic::Code::Unimplemented =>
             {
-                return Ok(None);
+                return Ok(Beginning {
+                    checkpoint: None,
+                    is_trial: true,
+                });
             }
             answer => answer?,
         };
+        let is_trial = answer.is_trial;
         let Some(found) = answer.checkpoint else {
-            return Ok(None);
+            return Ok(Beginning {
+                checkpoint: None,
+                is_trial,
+            });
         };
         if !is_program_path(&found.path) || !(found.object.is_empty() || is_object(&found.object)) {
             return Err(malformed());
         }
-        Ok(Some((folder(&answer.tenant_id, &found.job_id)?, found)))
+        let folder = folder(&answer.tenant_id, &found.job_id)?;
+        Ok(Beginning {
+            checkpoint: Some((folder, found)),
+            is_trial,
+        })
     }
 }

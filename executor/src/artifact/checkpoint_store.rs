@@ -1,7 +1,7 @@
 //! Checkpoints of programs: measured in the checkpoint folder, uploaded to a bucket as one tar file
 //! each, recorded by the scheduler, and pruned.
 
-use super::checkpoint_client::CheckpointAdmission;
+use super::checkpoint_client::{Beginning, CheckpointAdmission};
 use super::error::ArtifactError;
 use super::object::{self, ObjectWriter, Pieces, aside, pieces_of};
 use super::store::{ArtifactStore, PAUSES_MS, fill};
@@ -15,8 +15,7 @@ use muster_model::id::TaskId;
 use muster_model::place::Place;
 use muster_model::program_checkpoint::{MAX_PROGRAM_BYTES, MAX_PROGRAM_FILES};
 use muster_proto::session::{
-    DeclaredCheckpoint, FirstCheckpoint, KeepCheckpointAnswer, KeepCheckpointRequest,
-    RecordedCheckpoint,
+    DeclaredCheckpoint, KeepCheckpointAnswer, KeepCheckpointRequest, RecordedCheckpoint,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -287,16 +286,12 @@ impl ArtifactStore {
         }
     }
 
-    /// Returns the checkpoint with which the program of a task begins.
+    /// Returns how the program of a task begins.
     ///
     /// # Errors
     /// [`ArtifactError`].
-    pub(crate) async fn first_checkpoint(
-        &self,
-        task: TaskId,
-    ) -> Result<Option<FirstCheckpoint>, ArtifactError> {
-        let found = self.client.first_checkpoint(task).await?;
-        Ok(found.map(|(_, found)| found))
+    pub(crate) async fn first_checkpoint(&self, task: TaskId) -> Result<Beginning, ArtifactError> {
+        self.client.first_checkpoint(task).await
     }
 
     /// Opens the content of that checkpoint in a bucket.
@@ -307,7 +302,7 @@ impl ArtifactStore {
         &self,
         task: TaskId,
     ) -> Result<Pieces, ArtifactError> {
-        let found = self.client.first_checkpoint(task).await?;
+        let found = self.client.first_checkpoint(task).await?.checkpoint;
         let found = found.filter(|(_, found)| !found.object.is_empty());
         let Some((folder, found)) = found else {
             return Err(ArtifactError::Missing("its first checkpoint".to_owned()));

@@ -22,9 +22,12 @@ const MAX_DESCRIPTION_BYTES: usize = 64 << 10;
 /// Number of pieces between the connection and the disk.
 const PIECES: usize = 16;
 
+/// How the program begins.
 #[derive(Debug, Deserialize)]
-struct Answer {
-    checkpoint: Option<FirstCheckpoint>,
+pub(super) struct Beginning {
+    pub checkpoint: Option<FirstCheckpoint>,
+    /// The job is a trial, which may begin from files of another trial that are not registered.
+    pub is_trial: bool,
 }
 
 /// A registered checkpoint.
@@ -38,20 +41,20 @@ pub(super) struct FirstCheckpoint {
     is_in_bucket: bool,
 }
 
-/// Returns the checkpoint with which the program begins. `None` if nothing is registered.
-pub(super) fn first() -> Result<Option<FirstCheckpoint>, CommandError> {
+/// Returns how the program begins.
+pub(super) fn first() -> Result<Beginning, CommandError> {
     let asked = daemon::patiently(CheckpointFetchError::is_transient, || {
         daemon::block_on(async {
             let body = daemon::get("/muster/v1/checkpoint/first").await?;
             let text = axum::body::to_bytes(body, MAX_DESCRIPTION_BYTES).await;
             let text = text.map_err(|error| DaemonError::NoAnswer(io::Error::other(error)))?;
-            let answer: Answer =
-                serde_json::from_slice(&text).map_err(CheckpointFetchError::Answer)?;
-            Ok::<_, CheckpointFetchError>(answer.checkpoint)
+            serde_json::from_slice(&text).map_err(CheckpointFetchError::Answer)
         })
     });
-    let found = asked.map_err(CommandError::Checkpoint)?;
-    Ok(found.filter(|found| is_program_path(&found.path)))
+    let mut beginning: Beginning = asked.map_err(CommandError::Checkpoint)?;
+    let found = beginning.checkpoint.take();
+    beginning.checkpoint = found.filter(|found| is_program_path(&found.path));
+    Ok(beginning)
 }
 
 /// Fills the task's own checkpoint folder from the bucket.

@@ -25,6 +25,8 @@ const BEGAN: &str = "began";
 /// Number of the newest copies that stay in any case. A new trial begins from one of them.
 const RUNGS_KEPT: usize = 2;
 
+const NOT_REGISTERED: &str = "it has no registered checkpoint of that step";
+
 /// Copies the checkpoint of the finished rung, and on the first start the checkpoint from which the
 /// job begins. In a shared folder only rank 0 copies; other processes wait for its address.
 pub(super) fn prepare(
@@ -49,11 +51,14 @@ pub(super) fn prepare(
     if folder.join(RUNGS).join(BEGAN).exists() {
         return Ok(());
     }
-    match checkpoint::first()? {
+    let beginning = checkpoint::first()?;
+    match beginning.checkpoint {
         Some(first) if first.job_id == launch.job_id => return Ok(()),
         Some(first) => {
             return begin_registered(folder, &first).map_err(CommandError::write(folder));
         }
+        // Only a trial may begin from a folder without registered checkpoints.
+        None if !beginning.is_trial => return Err(missing(from, NOT_REGISTERED)),
         None => {}
     }
     match begin(folder, from) {
@@ -69,12 +74,9 @@ pub(super) fn prepare(
 
 /// Fills the folder of a task from the bucket. Each process has a folder of its own.
 fn fetch(paths: &Paths, launch: &TaskLaunch) -> Result<(), CommandError> {
-    match (checkpoint::first()?, launch.spec.from) {
+    match (checkpoint::first()?.checkpoint, launch.spec.from) {
         (Some(first), _) => checkpoint::fetch(paths, &first),
-        (None, Some(from)) => {
-            let why = "it has no registered checkpoint of that step";
-            Err(missing(from, why))
-        }
+        (None, Some(from)) => Err(missing(from, NOT_REGISTERED)),
         (None, None) => Ok(()),
     }
 }

@@ -64,15 +64,17 @@ fn path_of(given: &Value) -> Result<String, Malformed> {
 /// Answers with the checkpoint with which the program begins; `null` if there is none.
 async fn first(State(app): State<Arc<TrackingApp>>, headers: HeaderMap) -> MlflowResponse {
     let launch = app.launch(&headers)?;
-    let found = app.artifacts.first_checkpoint(launch.task_id).await;
-    let found = found.map_err(|error| artifacts::answer(&error))?;
-    let found = found.map(|found| {
+    let beginning = app.artifacts.first_checkpoint(launch.task_id).await;
+    let beginning = beginning.map_err(|error| artifacts::answer(&error))?;
+    let found = beginning.checkpoint.map(|(_, found)| {
         json!({
             "job_id": found.job_id, "path": found.path, "step": found.step,
             "sha256": found.sha256, "bytes": found.bytes, "is_in_bucket": !found.object.is_empty(),
         })
     });
-    Ok(Json(json!({ "checkpoint": found })))
+    Ok(Json(
+        json!({ "checkpoint": found, "is_trial": beginning.is_trial }),
+    ))
 }
 
 /// Answers with its content in a bucket, a tar file.

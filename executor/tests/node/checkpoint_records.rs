@@ -104,6 +104,7 @@ impl ArtifactRecords {
         Ok(FirstCheckpointAnswer {
             tenant_id: launch.tenant_id.to_string(),
             checkpoint: self.checkpoints.first.clone(),
+            is_trial: false,
         })
     }
 }

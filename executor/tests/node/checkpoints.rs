@@ -134,6 +134,30 @@ fn pattern_finds_unchanged_files() {
 }
 
 #[test]
+fn unregistered_checkpoint_of_another_job_is_an_error() {
+    let site = Site::started(10_000, &[]);
+    let mut task = task(&site, "echo started");
+    task.launch.spec.from = Some(Origin {
+        job: Uuid::from_u128(77).into(),
+        step: Some(7),
+    });
+    site.scheduler.assign(1, std::slice::from_ref(&task));
+    site.until_gone(&task);
+    let failure = told(&site, &task)
+        .into_iter()
+        .find_map(|report| match report {
+            TaskReport::Failed {
+                message, retryable, ..
+            } => Some((message, retryable)),
+            _ => None,
+        });
+    let (message, retryable) = failure.expect("it failed");
+    assert!(message.contains("no registered checkpoint"), "{message}");
+    assert!(!retryable);
+    site.finish();
+}
+
+#[test]
 fn program_begins_with_the_checkpoint_of_another_job() {
     let site = Site::started(10_000, &[]);
     let script = r#"cat "$MUSTER_CHECKPOINT_DIR"/step-7/weights > "$MUSTER_OUTPUT_DIR"/seen"#;

@@ -111,7 +111,7 @@ pub(super) async fn first(
     let writer = writer(&mut tx, request.task.as_ref()).await?;
     let found = program_checkpoint::beginning(&mut tx, writer.job).await;
     let found = found.map_err(unstored)?;
-    let checkpoint = found.map(|found| proto::FirstCheckpoint {
+    let checkpoint = found.checkpoint.map(|found| proto::FirstCheckpoint {
         object: object_of(&found),
         job_id: found.job_id.to_string(),
         path: found.written.path,
@@ -122,6 +122,7 @@ pub(super) async fn first(
     Ok(proto::FirstCheckpointAnswer {
         tenant_id: writer.tenant.to_string(),
         checkpoint,
+        is_trial: found.is_trial,
     })
 }
 

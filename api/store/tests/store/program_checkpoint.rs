@@ -197,6 +197,8 @@ async fn origin_of_an_open_job_is_not_pruned() -> anyhow::Result<()> {
     let beginning = async |job| -> anyhow::Result<Option<(JobId, u64)>> {
         let mut tx = pool::begin(&world.scheduler).await?;
         let found = program_checkpoint::beginning(&mut tx, job).await?;
+        assert!(!found.is_trial);
+        let found = found.checkpoint;
         Ok(found.map(|found| (found.job_id, found.written.step)))
     };
     assert_eq!(beginning(job).await?, Some((job, 30)));
