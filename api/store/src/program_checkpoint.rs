@@ -227,7 +227,8 @@ pub async fn forget(
 pub struct ProgramBeginning {
     /// Its own newest checkpoint, or the one that its document names.
     pub checkpoint: Option<Checkpoint>,
-    /// The job is a trial, which may begin from files of another trial that are not registered.
+    /// The job is a trial. It begins from files of another trial that are not registered; its
+    /// `from.step` is a place on the budget.
     pub is_trial: bool,
 }
 
@@ -245,7 +246,7 @@ pub async fn beginning(
            left join lateral (
                select c.job_id, c.step from checkpoint c
                where c.tenant_id = j.tenant_id and c.retained and c.file_count is not null
-                 and (c.job_id = j.id or (c.job_id = j.origin_job and c.step = j.origin_step))
+                 and (c.job_id = j.id or (c.job_id = j.origin_job and c.step = j.origin_step and j.study_id is null))
                order by c.job_id = j.id desc, c.written_at desc limit 1
            ) first on true
            where j.id = $1"#,

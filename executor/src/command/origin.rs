@@ -26,6 +26,8 @@ const BEGAN: &str = "began";
 const RUNGS_KEPT: usize = 2;
 
 const NOT_REGISTERED: &str = "it has no registered checkpoint of that step";
+const TRIAL_IN_BUCKET: &str =
+    "a trial of a program begins from another one only if the checkpoint store is a folder";
 
 /// Copies the checkpoint of the finished rung, and on the first start the checkpoint from which the
 /// job begins. In a shared folder only rank 0 copies; other processes wait for its address.
@@ -74,8 +76,10 @@ pub(super) fn prepare(
 
 /// Fills the folder of a task from the bucket. Each process has a folder of its own.
 fn fetch(paths: &Paths, launch: &TaskLaunch) -> Result<(), CommandError> {
-    match (checkpoint::first()?.checkpoint, launch.spec.from) {
+    let beginning = checkpoint::first()?;
+    match (beginning.checkpoint, launch.spec.from) {
         (Some(first), _) => checkpoint::fetch(paths, &first),
+        (None, Some(from)) if beginning.is_trial => Err(missing(from, TRIAL_IN_BUCKET)),
         (None, Some(from)) => Err(missing(from, NOT_REGISTERED)),
         (None, None) => Ok(()),
     }
