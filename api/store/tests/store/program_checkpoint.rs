@@ -140,22 +140,21 @@ async fn same_path_is_replaced_and_repetition_changes_nothing() -> anyhow::Resul
         };
         assert_eq!((replaced, all.len()), (expected, 1), "{step}");
     }
-    let mut tx = pool::begin(&world.scheduler).await?;
-    let admit = async |tx: &mut muster_store::PgConnection, declared: &DeclaredCheckpoint| {
-        program_checkpoint::admit(tx, &writer, declared).await
-    };
-    assert_eq!(
-        admit(&mut tx, &last(20)).await?,
-        CheckpointAdmission::Present
-    );
-    assert_eq!(admit(&mut tx, &last(30)).await?, CheckpointAdmission::Fits);
-    let mut found = DeclaredCheckpoint {
+    let found = |bytes| DeclaredCheckpoint {
         is_found: true,
+        bytes,
         ..last(20)
     };
-    assert_eq!(admit(&mut tx, &found).await?, CheckpointAdmission::Present);
-    found.bytes += 1;
-    assert_eq!(admit(&mut tx, &found).await?, CheckpointAdmission::Fits);
+    for (declared, expected) in [
+        (last(20), CheckpointAdmission::Present),
+        (last(30), CheckpointAdmission::Fits),
+        (found(100), CheckpointAdmission::Present),
+        (found(101), CheckpointAdmission::Fits),
+    ] {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        let admitted = program_checkpoint::admit(&mut tx, &writer, &declared).await?;
+        assert_eq!(admitted, expected, "{declared:?}");
+    }
     Ok(())
 }
 
