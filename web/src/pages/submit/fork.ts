@@ -45,11 +45,11 @@ export function ownFields(spec: JobView["spec"]): JobView["spec"] {
 const KEEP = 3;
 
 /** Returns what a command's document says about checkpoints, if anything. */
-function ownCheckpoint(policy: JobView["spec"]["checkpoint"]): JobView["spec"]["checkpoint"] {
+function ownCheckpoint(policy: JobView["spec"]["checkpoint"]): Record<string, unknown> | undefined {
   if (policy === undefined) return undefined;
   const own = {
     ...(policy.files == null ? {} : { files: policy.files }),
-    ...(policy.keep === undefined || policy.keep === KEEP ? {} : { keep: policy.keep }),
+    ...(policy.keep === KEEP ? {} : { keep: policy.keep }),
     ...(policy.keep_best == null ? {} : { keep_best: policy.keep_best }),
   };
   return Object.keys(own).length === 0 ? undefined : own;
