@@ -47,10 +47,11 @@ const KEEP = 3;
 /** Returns what a command's document says about checkpoints, if anything. */
 function ownCheckpoint(policy: JobView["spec"]["checkpoint"]): Record<string, unknown> | undefined {
   if (policy === undefined) return undefined;
+  const { files, keep = KEEP, keep_best } = policy;
   const own = {
-    ...(policy.files == null ? {} : { files: policy.files }),
-    ...(policy.keep === KEEP ? {} : { keep: policy.keep }),
-    ...(policy.keep_best == null ? {} : { keep_best: policy.keep_best }),
+    ...(files == null ? {} : { files }),
+    ...(keep === KEEP ? {} : { keep }),
+    ...(keep_best == null ? {} : { keep_best }),
   };
   return Object.keys(own).length === 0 ? undefined : own;
 }
