@@ -127,10 +127,6 @@ fn of_spec() -> Value {
             "spec.stop.target.metric: expected test_accuracy or test_loss, since the engine logs no other metric",
         ),
         rule(
-            "!has(self.command) || !has(self.from)",
-            "spec.from: expected none beside command, whose checkpoints are its own",
-        ),
-        rule(
             "!has(self.command) || !has(self.scale) || !has(self.scale.ps_shards)",
             "spec.scale.ps_shards: expected none beside command, whose parameter_servers says how many there are",
         ),
