@@ -82,7 +82,7 @@ pub struct JobSpec {
     /// A user's program. Exactly one of `engine` and `command` is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
-    /// Checkpoint of another job from which training starts; only with `engine`.
+    /// Checkpoint of another job from which training starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Origin>,
     /// Jobs of the tenant that must end before this one starts, at most 16.
