@@ -145,7 +145,7 @@ def _registered(job: Context, path: pathlib.Path) -> Optional[pathlib.Path]:
     """Returns the path, unless it is in a folder that Muster does not manage."""
     try:
         path.relative_to(job.checkpoint_dir)
-    except ValueError:
+    except (ValueError, RuntimeError):
         return None
     return path
 
