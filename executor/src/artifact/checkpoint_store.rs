@@ -103,28 +103,33 @@ impl CheckpointFolder {
 
     /// Removes a checkpoint. A missing one is no error.
     fn remove(&self, path: &str) -> io::Result<()> {
-        let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let removing = self.open().and_then(|mut above| {
-            for part in folders.split('/').filter(|part| !part.is_empty()) {
-                above = above.inner(OsStr::new(part))?;
-            }
-            gc::remove_within(&above, OsStr::new(name))
-        });
+        let top = self.open()?;
+        let removing = above(top, path).and_then(|(folder, name)| gc::remove_within(&folder, name));
         match removing {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Whether the files of a checkpoint are gone for good.
+    /// Whether the program has removed a checkpoint. A folder that cannot be opened now has lost
+    /// nothing.
     fn has_lost(&self, path: &str) -> bool {
-        let top = match self.open() {
-            Ok(top) => top,
-            Err(_) => return false,
+        let Ok(top) = self.open() else {
+            return false;
         };
-        let found = files_below(&top, path, MAX_PROGRAM_FILES);
+        let found = above(top, path).and_then(|(folder, name)| folder.metadata(name));
         found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
+}
+
+/// Opens the folder of a path, and returns the last name.
+fn above(top: FolderHandle, path: &str) -> io::Result<(FolderHandle, &OsStr)> {
+    let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let mut folder = top;
+    for part in folders.split('/').filter(|part| !part.is_empty()) {
+        folder = folder.inner(OsStr::new(part))?;
+    }
+    Ok((folder, OsStr::new(name)))
 }
 
 impl ArtifactStore {
