@@ -103,7 +103,15 @@ impl CheckpointFolder {
 
     /// Removes a checkpoint. A missing one is no error.
     fn remove(&self, path: &str) -> io::Result<()> {
-        let top = self.open()?;
+        let top = match self.open() {
+            // A task may remove its own folder. A shared one may only not be mounted.
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && matches!(self, Self::OfTask(_)) =>
+            {
+                return Ok(());
+            }
+            opened => opened?,
+        };
         let removing = above(top, path).and_then(|(folder, name)| gc::remove_within(&folder, name));
         match removing {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
