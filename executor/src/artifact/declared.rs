@@ -187,3 +187,120 @@ impl DeclaredCheckpoints {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::test_launch;
+    use crate::events;
+    use muster_model::metric::MetricPoint;
+    use std::fs;
+
+    struct TestTask {
+        place: tempfile::TempDir,
+        declared: DeclaredCheckpoints,
+    }
+
+    impl TestTask {
+        fn new(pattern: Option<&str>) -> Self {
+            let place = tempfile::tempdir().expect("a folder");
+            let task = NodeTaskFolder::at(place.path().join("task"));
+            fs::create_dir_all(task.checkpoints()).expect("made");
+            let mut launch = test_launch();
+            launch.spec.checkpoint.files = pattern.map(str::to_owned);
+            let folder = CheckpointFolder::OfTask(task.checkpoints());
+            let declared = DeclaredCheckpoints::new(&launch, &task, folder);
+            Self { place, declared }
+        }
+
+        fn folder(&self) -> NodeTaskFolder {
+            NodeTaskFolder::at(self.place.path().join("task"))
+        }
+
+        fn tell(&self, report: TaskReport) {
+            events::append(&self.folder().events(), &[report]).expect("written");
+        }
+
+        fn log(&self, step: u64, value: f64) {
+            let point = MetricPoint {
+                name: "val/f1".to_owned(),
+                step,
+                value,
+                merged: None,
+            };
+            let points = vec![point];
+            self.tell(TaskReport::Metrics { points });
+        }
+
+        fn report(&self, step: u64, path: &str) {
+            let path = Some(path.to_owned());
+            self.tell(TaskReport::CheckpointReported { step, path });
+        }
+
+        /// Steps, paths and metrics of what waits.
+        fn waiting(&self) -> Vec<(u64, &str, Option<f64>)> {
+            let waiting = self.declared.waiting.iter();
+            waiting
+                .map(|one| {
+                    let f1 = one.metrics.get("val/f1").copied();
+                    (one.step, one.path.as_str(), f1)
+                })
+                .collect()
+        }
+    }
+
+    #[test]
+    fn report_has_metrics_of_its_time_and_replaces_its_path() {
+        let mut task = TestTask::new(None);
+        task.log(1, 0.1);
+        task.report(1, "last.pt");
+        task.report(1, "step-1.pt");
+        task.declared.look(false);
+        task.log(2, 0.2);
+        task.report(2, "last.pt");
+        task.report(3, "../outside.pt");
+        task.tell(TaskReport::CheckpointReported {
+            step: 4,
+            path: None,
+        });
+        task.declared.look(false);
+        let expected = [(1, "step-1.pt", Some(0.1)), (2, "last.pt", Some(0.2))];
+        assert_eq!(task.waiting(), expected);
+    }
+
+    #[test]
+    fn match_of_the_pattern_waits_until_it_has_settled() {
+        for (outcome, expected) in [
+            (
+                Outcome::Exited {
+                    code: 0,
+                    said: None,
+                },
+                1,
+            ),
+            (
+                Outcome::Signalled {
+                    signal: 9,
+                    said: None,
+                },
+                0,
+            ),
+        ] {
+            let mut task = TestTask::new(Some("step-*"));
+            let folder = task.folder();
+            fs::write(folder.checkpoints().join("step-5.pt"), "a").expect("written");
+            fs::write(folder.checkpoints().join("other-5.pt"), "a").expect("written");
+            task.declared.look(false);
+            assert_eq!(task.waiting(), []);
+            folder.exit().write_atomically(&outcome).expect("written");
+            task.declared.look(true);
+            assert_eq!(task.waiting().len(), expected, "{outcome:?}");
+            task.declared.look(true);
+            assert_eq!(task.waiting().len(), expected, "it is declared once");
+            let found = task.declared.found.get_mut("step-5.pt").expect("found");
+            found.since_ms = found.since_ms.saturating_sub(SETTLED_AFTER_MS);
+            task.declared.look(true);
+            assert_eq!(task.waiting(), [(5, "step-5.pt", None)]);
+        }
+    }
+}
