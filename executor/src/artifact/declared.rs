@@ -291,7 +291,7 @@ mod tests {
             fs::write(folder.checkpoints().join("step-5.pt"), "a").expect("written");
             fs::write(folder.checkpoints().join("other-5.pt"), "a").expect("written");
             task.declared.look(false);
-            assert_eq!(task.waiting(), []);
+            assert!(task.waiting().is_empty());
             folder.exit().write_atomically(&outcome).expect("written");
             task.declared.look(true);
             assert_eq!(task.waiting().len(), expected, "{outcome:?}");
