@@ -65,6 +65,7 @@ fn users() -> OpenApiRouter<ApiState> {
         .routes(routes!(job::stream::stream))
         .routes(routes!(job::checkpoints::checkpoints))
         .routes(routes!(job::download::checkpoint_file))
+        .routes(routes!(job::checkpoints::archive))
         .routes(routes!(job::artifacts::artifacts))
         .routes(routes!(job::artifacts::content))
         .routes(routes!(job::artifact_archive::archive))

@@ -72,6 +72,12 @@ impl NodeTaskFolder {
         TaskFile::large(self.0.join("tensorboard.json"))
     }
 
+    /// Checkpoint folder of a command if the cluster keeps checkpoints in a bucket.
+    #[must_use]
+    pub fn checkpoints(&self) -> PathBuf {
+        self.0.join("checkpoints")
+    }
+
     /// Token by which a command reports progress. It permits appends to this task's events.
     #[must_use]
     pub fn token(&self) -> TaskFile {

@@ -30,6 +30,9 @@ const MAX_LOG_DELAY_MS: u64 = 1_000;
 /// Maximum delay of an end by the upload of the task's files. They are uploaded after it, too. With
 /// the delay, most jobs have all artifacts when they end, and refusals become events of the job.
 const MAX_OUTPUT_DELAY_MS: u64 = 30_000;
+/// The same while a declared checkpoint waits. The next start continues from it only if it is
+/// recorded before that.
+const MAX_CHECKPOINT_DELAY_MS: u64 = 300_000;
 
 /// State of reporting within one session.
 #[derive(Debug, Default)]
@@ -76,10 +79,16 @@ impl Tails {
         entry.is_log_drained || self.is_log_sent || now_ms >= since_ms + MAX_LOG_DELAY_MS
     }
 
-    /// Whether the end of a task may be reported, as far as its artifacts are concerned.
+    /// Whether the end of a task may be reported, as far as its artifacts and checkpoints are
+    /// concerned.
     fn is_output_over(&mut self, entry: &LedgerEntry, now_ms: u64) -> bool {
         let since_ms = *self.ended_at_ms.get_or_insert(now_ms);
-        entry.is_output_kept || now_ms >= since_ms + MAX_OUTPUT_DELAY_MS
+        let delay_ms = if entry.has_waiting_checkpoint {
+            MAX_CHECKPOINT_DELAY_MS
+        } else {
+            MAX_OUTPUT_DELAY_MS
+        };
+        entry.is_output_kept || now_ms >= since_ms + delay_ms
     }
 }
 

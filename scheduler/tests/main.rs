@@ -3,6 +3,7 @@
 
 mod artifacts;
 mod assigned;
+mod checkpoints;
 mod deaf;
 mod erasing;
 mod health;

@@ -2,6 +2,10 @@
 
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
+use std::io::{self, Read};
+
+/// Bytes per read.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// SHA-256 of an archive that is read piece by piece.
 #[derive(Debug, Clone, Default)]
@@ -21,5 +25,21 @@ impl ArchiveDigest {
             write!(text, "{byte:02x}").expect("a string takes all");
         }
         text
+    }
+}
+
+/// Returns the digest of everything that a reader still gives, as [`ArchiveDigest::hex`].
+///
+/// # Errors
+/// Those of the reader.
+pub fn digest_of(mut content: impl Read) -> io::Result<String> {
+    let mut digest = ArchiveDigest::default();
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let length = content.read(&mut piece)?;
+        if length == 0 {
+            return Ok(digest.hex());
+        }
+        digest.update(&piece[..length]);
     }
 }

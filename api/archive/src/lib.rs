@@ -12,14 +12,16 @@
 mod copy;
 mod digest;
 mod pack;
+mod parts;
 mod stream;
 mod unpack;
 
 pub use copy::{Sent, receive, send};
-pub use digest::ArchiveDigest;
+pub use digest::{ArchiveDigest, digest_of};
 pub use pack::{Packed, pack};
-pub use stream::{TAR_END, tar_head, tar_padding};
-pub use unpack::unpack;
+pub use parts::{TAR_END, tar_head, tar_padding};
+pub use stream::{TarFile, TarStream, tar_bytes};
+pub use unpack::{unpack, unpack_files};
 
 use std::io;
 use std::path::PathBuf;
@@ -88,7 +90,7 @@ pub enum ArchiveError {
         what: &'static str,
     },
     /// The archive has too many entries, or too large ones.
-    #[error("it has more than {MAX_ENTRIES} files or more than {MAX_UNPACKED_BYTES} bytes of them")]
+    #[error("it has too many files, or too many bytes of them")]
     Bomb,
 }
 

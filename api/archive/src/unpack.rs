@@ -47,3 +47,37 @@ pub fn unpack(archive: impl Read, folder: &Path) -> Result<(), ArchiveError> {
     }
     Ok(())
 }
+
+/// Unpacks the regular files of an archive without compression, such as [`crate::TarStream`], into
+/// an existing folder. Returns the size of the files together.
+///
+/// # Errors
+/// As [`unpack`]; [`ArchiveError::Bomb`] beyond `most_files` files. Links are refused.
+pub fn unpack_files(
+    archive: impl Read,
+    folder: &Path,
+    most_files: usize,
+) -> Result<u64, ArchiveError> {
+    let mut archive = Archive::new(archive);
+    let (mut files, mut bytes) = (0, 0);
+    for entry in archive.entries().map_err(ArchiveError::Decode)? {
+        let mut entry = entry.map_err(ArchiveError::Decode)?;
+        files += 1;
+        if files > most_files {
+            return Err(ArchiveError::Bomb);
+        }
+        let refused = |path: &Path, what| ArchiveError::Entry {
+            path: path.display().to_string(),
+            what,
+        };
+        let path = entry.path().map_err(ArchiveError::Decode)?.into_owned();
+        if entry.header().entry_type() != EntryType::Regular {
+            return Err(refused(&path, "is no file"));
+        }
+        if !entry.unpack_in(folder).map_err(ArchiveError::Decode)? {
+            return Err(refused(&path, "leads out of the folder"));
+        }
+        bytes += entry.size();
+    }
+    Ok(bytes)
+}

@@ -36,6 +36,13 @@ impl Client {
         .await
     }
 
+    /// Downloads the checkpoint of a program at `step` as a tar file.
+    pub async fn checkpoint_archive(&self, id: JobId, step: u64) -> Result<Download, ClientError> {
+        let (id, step) = (id.to_string(), step.to_string());
+        let path = ["jobs", &id, "checkpoints", &step, "archive"];
+        download(self.request(Method::GET, &path)).await
+    }
+
     /// Downloads an artifact of a job.
     pub async fn artifact(&self, id: JobId, path: &str) -> Result<Download, ClientError> {
         let request = self.request(

@@ -156,6 +156,10 @@ pub enum TaskReport {
     /// A user's program has written a checkpoint from which it continues at this step.
     CheckpointReported {
         step: u64,
+        /// File or folder below its checkpoint folder. With a path the checkpoint counts once the
+        /// node has registered it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<String>,
     },
     /// From the shim of rank 0: the request for a checkpoint has ended, and the stop follows.
     CheckpointRequestEnded {

@@ -1,9 +1,10 @@
 //! Checkpoints, as the store records them, and the rules by which they are retained.
 
 use crate::id::{CheckpointId, JobId};
-use crate::spec::{CheckpointPolicy, Measure};
+use crate::spec::{CheckpointPolicy, KeepBest, Measure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use uuid::Uuid;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
@@ -12,6 +13,18 @@ pub struct Checkpoint {
     pub written: Written,
     /// Whether it still exists: the job's policy has not pruned it.
     pub retained: bool,
+    /// Only of users' programs.
+    pub program: Option<ProgramContent>,
+}
+
+/// What is known of a program's checkpoint beside [`Written`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProgramContent {
+    /// Name of its content in a bucket. `None` if the store is a folder.
+    pub object: Option<Uuid>,
+    pub file_count: u64,
+    /// Newest values that rank 0 had logged, by name.
+    pub metrics: BTreeMap<String, f64>,
 }
 
 /// Result of a request to a user's program for a checkpoint.
@@ -35,12 +48,15 @@ pub struct Written {
     pub epoch: f64,
     /// Revision of the job that wrote the checkpoint.
     pub revision: u64,
-    /// Folder, relative to the cluster's checkpoint root.
+    /// Folder, relative to the cluster's checkpoint root. Of a user's program: file or folder,
+    /// relative to the job's checkpoint folder.
     pub path: String,
     pub bytes: u64,
-    /// Hex SHA-256 of the manifest, which contains the checksums of the files.
+    /// Hex SHA-256 of the manifest, which contains the checksums of the files. Of a user's program
+    /// in a bucket: that of its archive; empty in a folder.
     pub manifest_sha256: String,
-    /// Names of its files, including the manifest and the list of checksums.
+    /// Names of its files, including the manifest and the list of checksums. Empty for a user's
+    /// program.
     #[serde(default = "one_part")]
     pub files: Vec<String>,
     /// Test loss at this step, if it was evaluated there.
@@ -131,6 +147,36 @@ impl CheckpointPolicy {
         out
     }
 
+    /// Returns the same for recorded checkpoints. Those of programs are compared by the metric that
+    /// `keep_best` names; a value that is not a number is not compared.
+    #[must_use]
+    pub fn kept_of<'a>(
+        &self,
+        checkpoints: impl IntoIterator<Item = &'a Checkpoint>,
+    ) -> BTreeMap<u64, Vec<Kept>> {
+        let checkpoints = checkpoints.into_iter();
+        let Some((best, name, goal)) = self.keep_best.as_ref().and_then(KeepBest::own_metric)
+        else {
+            return self.kept(checkpoints.map(|one| Candidate::from(&one.written)));
+        };
+        let by_loss = Self {
+            keep_best: Some(KeepBest {
+                by: Measure::Loss,
+                ..best.clone()
+            }),
+            ..self.clone()
+        };
+        by_loss.kept(checkpoints.map(|one| {
+            let metrics = one.program.as_ref().map(|program| &program.metrics);
+            let value = metrics.and_then(|metrics| metrics.get(name));
+            Candidate {
+                step: one.written.step,
+                loss: value.map(|value| goal.as_loss(*value)),
+                accuracy: None,
+            }
+        }))
+    }
+
     /// Whether a checkpoint is due at `step` by `every_steps` or `keep_every_steps`. `before` is
     /// the preceding step boundary.
     #[must_use]
@@ -182,7 +228,7 @@ fn has_reached(every: Option<u64>, before: u64, step: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::KeepBest;
+    use crate::metric::Goal;
 
     fn at(step: u64, accuracy: Option<f64>) -> Candidate {
         Candidate {
@@ -195,7 +241,12 @@ mod tests {
     fn policy(keep: u32, best: Option<(u32, Measure)>, every: Option<u64>) -> CheckpointPolicy {
         CheckpointPolicy {
             keep,
-            keep_best: best.map(|(count, by)| KeepBest { count, by }),
+            keep_best: best.map(|(count, by)| KeepBest {
+                count,
+                by,
+                metric: None,
+                goal: None,
+            }),
             keep_every_steps: every,
             ..CheckpointPolicy::default()
         }
@@ -236,6 +287,55 @@ mod tests {
         assert!(rule.would_be_best(at(30, Some(0.5)), present));
         assert!(!rule.would_be_best(at(30, Some(0.4)), present));
         assert!(!rule.would_be_best(at(30, None), present));
+    }
+
+    fn of_program(step: u64, f1: Option<f64>) -> Checkpoint {
+        Checkpoint {
+            id: Uuid::from_u128(step.into()).into(),
+            job_id: Uuid::from_u128(1).into(),
+            written: Written {
+                step,
+                epoch: 0.0,
+                revision: 1,
+                path: format!("step-{step}.pt"),
+                bytes: 1,
+                manifest_sha256: String::new(),
+                files: Vec::new(),
+                loss: None,
+                accuracy: None,
+            },
+            retained: true,
+            program: Some(ProgramContent {
+                object: None,
+                file_count: 1,
+                metrics: f1.map(|f1| ("val/f1".to_owned(), f1)).into_iter().collect(),
+            }),
+        }
+    }
+
+    #[test]
+    fn best_checkpoint_of_a_program_follows_its_own_metric() {
+        let all = [
+            (10, Some(0.5)),
+            (20, Some(0.9)),
+            (30, None),
+            (40, Some(0.7)),
+        ];
+        let all = all.map(|(step, f1)| of_program(step, f1));
+        for (goal, best) in [(Goal::Maximize, 20), (Goal::Minimize, 10)] {
+            let rule = CheckpointPolicy {
+                keep: 1,
+                keep_best: Some(KeepBest {
+                    count: 1,
+                    by: Measure::Accuracy,
+                    metric: Some("val/f1".to_owned()),
+                    goal: Some(goal),
+                }),
+                ..CheckpointPolicy::default()
+            };
+            let expected = [(best, vec![Kept::Best]), (40, vec![Kept::Newest])];
+            assert_eq!(rule.kept_of(&all), BTreeMap::from(expected), "{goal:?}");
+        }
     }
 
     #[test]

@@ -85,7 +85,30 @@ fn every_broken_rule_names_its_field() {
             "command.parameter_servers",
         ),
         ("stop: { steps: 5 }", "stop"),
-        ("checkpoint: { every_steps: 5 }", "checkpoint"),
+        ("checkpoint: { every_steps: 5 }", "checkpoint.every_steps"),
+        (
+            "checkpoint: { every_minutes: 1 }",
+            "checkpoint.every_minutes",
+        ),
+        (
+            "checkpoint: { keep_every_steps: 5 }",
+            "checkpoint.keep_every_steps",
+        ),
+        ("checkpoint: { keep: 0 }", "checkpoint.keep"),
+        ("checkpoint: { files: a/* }", "checkpoint.files"),
+        ("checkpoint: { files: .muster-rungs }", "checkpoint.files"),
+        (
+            "checkpoint: { keep_best: { goal: maximize } }",
+            "checkpoint.keep_best.metric",
+        ),
+        (
+            "checkpoint: { keep_best: { metric: val/f1 } }",
+            "checkpoint.keep_best.goal",
+        ),
+        (
+            "checkpoint: { keep_best: { metric: val/f1, goal: maximize, by: loss } }",
+            "checkpoint.keep_best.by",
+        ),
         ("evaluate: { every_steps: 5 }", "evaluate"),
         ("exchange: { topology: all_reduce }", "exchange"),
         (

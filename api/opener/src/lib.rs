@@ -24,6 +24,10 @@
 
 #![deny(missing_docs)]
 
+mod below;
+
+pub use below::{FileBelow, files_below, open_below};
+
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -44,6 +48,18 @@ pub const PRIVATE: u32 = 0o600;
 /// Why something is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderEntryError {
+    /// Too many files or folders below a name.
+    #[error("it has more than {most} files and folders")]
+    Many {
+        /// Maximum number.
+        most: usize,
+    },
+    /// A file that belongs to another user than its folder.
+    #[error("{} is a link to a file of another user", name.display())]
+    Foreign {
+        /// Name within the folder.
+        name: OsString,
+    },
     /// Something else than a regular file.
     #[error("{} is {found}; only a regular file is taken there", name.display())]
     NoFile {
@@ -321,6 +337,17 @@ impl FolderHandle {
         }
     }
 
+    /// Returns a second handle of this folder.
+    ///
+    /// # Errors
+    /// If the process has too many open files.
+    pub fn itself_again(&self) -> io::Result<Self> {
+        Ok(Self {
+            fd: self.fd.try_clone()?,
+            path: self.path.clone(),
+        })
+    }
+
     /// Returns the owner of the folder.
     ///
     /// # Errors
@@ -476,6 +503,8 @@ pub fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
 fn in_words(kind: FileType) -> &'static str {
     if kind.is_dir() {
         "a folder"
+    } else if kind.is_symlink() {
+        "a link"
     } else if kind.is_fifo() {
         "a FIFO"
     } else if kind.is_socket() {

@@ -94,7 +94,8 @@ fn read_sha256(manifest: File, name: &str) -> Result<Option<String>, OpenError> 
     Ok(stated_sha256(manifest, name))
 }
 
-fn failed(name: &str, error: io::Error) -> OpenError {
+/// Returns why a file is not served.
+pub fn failed(name: &str, error: io::Error) -> OpenError {
     match error.kind() {
         io::ErrorKind::NotFound => OpenError::Missing,
         io::ErrorKind::PermissionDenied if !name.is_empty() => OpenError::Unfit(format!(

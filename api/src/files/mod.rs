@@ -4,6 +4,7 @@
 //! change between two checks. Paths come from the store, which has them from nodes.
 
 mod artifacts;
+mod checkpoints;
 mod code;
 mod folder;
 mod manifest;

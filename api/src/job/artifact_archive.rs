@@ -154,7 +154,7 @@ impl TarFile {
             }
             let stored = row.stored_at.unix_timestamp();
             let stored = u64::try_from(stored).unwrap_or(0);
-            let head = tar_head(&row.path, row.content.bytes, stored)?;
+            let head = tar_head(&row.path, row.content.bytes, 0o644, stored)?;
             self.step = TarStep::Content(Box::new(Content {
                 row,
                 pieces,

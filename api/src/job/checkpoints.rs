@@ -1,12 +1,13 @@
-//! `GET /jobs/{id}/checkpoints`.
+//! `GET /jobs/{id}/checkpoints`, and the archive of a program's checkpoint.
 
-use super::wire;
+use super::{download, wire};
 use crate::auth::Caller;
-use crate::problem::ApiError;
+use crate::problem::{ApiError, ProblemKind};
 use crate::query::{self, FromQuery, PAGE_MAX, Params, PathParam, Query};
 use crate::state::ApiState;
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path as PathParams, State};
+use axum::response::Response;
 use muster_model::id::{CheckpointId, JobId};
 use muster_model::view::{CheckpointView, Page};
 use muster_store::{checkpoint, job, origin};
@@ -36,7 +37,8 @@ impl FromQuery for CheckpointsParams {
 
 /// List a job's checkpoints, newest first
 ///
-/// Includes pruned checkpoints. Each has its size, its measures and the reasons why it is retained.
+/// Includes pruned checkpoints of the built-in engine. Each has its size, its measures and the
+/// reasons why it is retained. Checkpoints of programs have `file_count` and `metrics`.
 #[utoipa::path(
     get, path = "/jobs/{id}/checkpoints", operation_id = "listCheckpoints", tag = "jobs",
     params(("id" = JobId, Path, description = "The job"), CheckpointsParams),
@@ -71,4 +73,50 @@ pub async fn checkpoints(
         |view| view.id.to_string(),
         |view| view,
     )))
+}
+
+/// Download a checkpoint of a program
+///
+/// A tar file with its files. Their paths are relative to the job's checkpoint folder.
+#[utoipa::path(
+    get, path = "/jobs/{id}/checkpoints/{step}/archive", operation_id = "downloadCheckpointArchive", tag = "jobs",
+    params(
+        ("id" = JobId, Path, description = "The job"),
+        ("step" = u64, Path, description = "Step of the checkpoint"),
+    ),
+    responses((status = 200, description = "The tar file", content_type = "application/octet-stream", body = Vec<u8>, headers(
+        ("Muster-Sha256" = String, description = "Hex SHA-256 of the tar file, if the cluster keeps checkpoints in a bucket"),
+    ))),
+)]
+pub async fn archive(
+    State(app): State<ApiState>,
+    caller: Caller,
+    PathParam(id): PathParam<JobId>,
+    PathParams(path): PathParams<(String, String)>,
+    Params(()): Params<()>,
+) -> Result<Response, ApiError> {
+    let (_, step) = path;
+    let missing = || ApiError::not_found(format!("checkpoint of job {id} at step {step}"));
+    let wanted: i64 = step.parse().map_err(|_| missing())?;
+    let wanted = u64::try_from(wanted).map_err(|_| missing())?;
+    let mut tx = app.begin(&caller).await?;
+    job::get(&mut tx, id)
+        .await?
+        .ok_or_else(|| ApiError::no_job(id))?;
+    let found = checkpoint::get(&mut tx, id, wanted).await?;
+    drop(tx);
+    let found = found.filter(|one| one.retained).ok_or_else(missing)?;
+    let Some(content) = &found.program else {
+        let detail = "a checkpoint of the built-in engine is downloaded by its files";
+        return Err(ApiError::new(ProblemKind::NotFound, detail));
+    };
+    let Some(files) = &app.files else {
+        let detail = "this daemon was started without checkpoint_root, so it has no files to give";
+        return Err(ApiError::new(ProblemKind::NotFound, detail));
+    };
+    let file = files.read_program_checkpoint(caller.tenant_id, &found, content);
+    Ok(download::answer(
+        file.await?,
+        &format!("{id}-step-{step}.tar"),
+    ))
 }

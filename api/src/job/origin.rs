@@ -30,7 +30,13 @@ pub async fn resolve(conn: &mut PgConnection, spec: &mut JobSpec) -> Result<u64,
         let value = from.step.map_or("left out".to_owned(), |s| s.to_string());
         let known: Vec<String> = steps.iter().map(u64::to_string).collect();
         let expected = if known.is_empty() {
-            "a job that has a checkpoint; this one has none yet".to_owned()
+            let hint = "a job that has a checkpoint; this one has none yet";
+            match &parent.job.spec.command {
+                Some(_) => format!(
+                    "{hint}. A program registers one by a report with a path, or by checkpoint.files"
+                ),
+                None => hint.to_owned(),
+            }
         } else {
             format!(
                 "a step of which the job still has a checkpoint: {}",

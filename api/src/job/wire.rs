@@ -1,7 +1,7 @@
 //! Conversion of rows to response types.
 
 use crate::clock;
-use muster_model::checkpoint::{Candidate, Checkpoint, Kept};
+use muster_model::checkpoint::{Checkpoint, Kept};
 use muster_model::event::{Event, EventText};
 use muster_model::id::TaskId;
 use muster_model::idle::Idleness;
@@ -214,7 +214,7 @@ pub fn checkpoints(
     spared: &BTreeSet<u64>,
 ) -> Vec<CheckpointView> {
     let retained = checkpoints.iter().filter(|one| one.retained);
-    let kept = policy.kept(retained.map(|one| Candidate::from(&one.written)));
+    let kept = policy.kept_of(retained);
     checkpoints
         .into_iter()
         .map(|mut checkpoint| {
@@ -224,7 +224,10 @@ pub fn checkpoints(
             let step = checkpoint.written.step;
             let reasons = kept.get(&step).cloned().unwrap_or_default().into_iter();
             let reasons = reasons.chain(spared.contains(&step).then_some(Kept::Origin));
+            let program = checkpoint.program;
             CheckpointView {
+                file_count: program.as_ref().map(|program| program.file_count),
+                metrics: program.map(|program| program.metrics).unwrap_or_default(),
                 id: checkpoint.id,
                 kept: reasons.filter(|_| checkpoint.retained).collect(),
                 written: checkpoint.written,

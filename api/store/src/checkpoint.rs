@@ -1,10 +1,12 @@
-//! Checkpoints that the coordinators of jobs have reported.
+//! Checkpoints that the coordinators of jobs have reported, and those that users' programs have
+//! declared ([`crate::program_checkpoint`]).
 
 use crate::error::StoreError;
 use crate::int_convert::{signed, unsigned};
-use muster_model::checkpoint::{Checkpoint, Written};
+use muster_model::checkpoint::{Checkpoint, ProgramContent, Written};
 use muster_model::id::{JobId, TenantId};
 use sqlx::PgConnection;
+use sqlx::types::Json;
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -22,6 +24,9 @@ struct CheckpointSqlRow {
     loss: Option<f64>,
     accuracy: Option<f64>,
     retained: bool,
+    object: Option<Uuid>,
+    file_count: Option<i64>,
+    metrics: Option<Json<BTreeMap<String, f64>>>,
 }
 
 impl From<CheckpointSqlRow> for Checkpoint {
@@ -41,6 +46,11 @@ impl From<CheckpointSqlRow> for Checkpoint {
                 accuracy: row.accuracy,
             },
             retained: row.retained,
+            program: row.file_count.map(|file_count| ProgramContent {
+                object: row.object,
+                file_count: unsigned(file_count),
+                metrics: row.metrics.map(|metrics| metrics.0).unwrap_or_default(),
+            }),
         }
     }
 }
@@ -116,8 +126,9 @@ pub async fn forget(conn: &mut PgConnection, job: JobId, most: u64) -> Result<()
 pub async fn list(conn: &mut PgConnection, job: JobId) -> Result<Vec<Checkpoint>, StoreError> {
     let rows = sqlx::query_as!(
         CheckpointSqlRow,
-        "select id, job_id, step, epoch, revision, path, bytes, manifest_sha256, files, loss, accuracy, retained
-         from checkpoint where job_id = $1 order by step desc, revision desc",
+        r#"select id, job_id, step, epoch, revision, path, bytes, manifest_sha256, files, loss, accuracy, retained,
+                  object, file_count, metrics as "metrics: Json<BTreeMap<String, f64>>"
+           from checkpoint where job_id = $1 order by step desc, revision desc"#,
         job.0
     )
     .fetch_all(conn)
@@ -139,7 +150,7 @@ pub async fn newest_until(
         CheckpointSqlRow,
         r#"select c.id as "id!", c.job_id as "job_id!", c.step as "step!", c.epoch as "epoch!", c.revision as "revision!",
                   c.path as "path!", c.bytes as "bytes!", c.manifest_sha256 as "manifest_sha256!", c.files as "files!", c.loss,
-                  c.accuracy, c.retained as "retained!"
+                  c.accuracy, c.retained as "retained!", c.object, c.file_count, c.metrics as "metrics: Json<BTreeMap<String, f64>>"
            from unnest($1::uuid[], $2::bigint[]) as given (job_id, step)
            cross join lateral (
                select * from checkpoint where job_id = given.job_id and step <= given.step and retained
@@ -165,8 +176,9 @@ pub async fn get(
 ) -> Result<Option<Checkpoint>, StoreError> {
     let row = sqlx::query_as!(
         CheckpointSqlRow,
-        "select id, job_id, step, epoch, revision, path, bytes, manifest_sha256, files, loss, accuracy, retained
-         from checkpoint where job_id = $1 and step = $2 order by revision desc limit 1",
+        r#"select id, job_id, step, epoch, revision, path, bytes, manifest_sha256, files, loss, accuracy, retained,
+                  object, file_count, metrics as "metrics: Json<BTreeMap<String, f64>>"
+           from checkpoint where job_id = $1 and step = $2 order by revision desc limit 1"#,
         job.0,
         signed(step)
     )

@@ -43,6 +43,7 @@ pub mod page;
 pub mod plan;
 pub mod pool;
 pub mod priority_class;
+pub mod program_checkpoint;
 pub mod progress;
 pub mod question;
 pub mod remote_session;

@@ -26,6 +26,7 @@ mod pages;
 mod pods;
 mod preemption_caps;
 mod priorities;
+mod program_checkpoints;
 mod questions;
 mod remote;
 mod rounds;

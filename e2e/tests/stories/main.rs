@@ -35,6 +35,7 @@ mod packing;
 mod planned;
 mod population;
 mod preempted;
+mod program_checkpoints;
 mod python;
 #[path = "../../../executor/tests/node/registry.rs"]
 #[expect(dead_code, reason = "the executor's tests use the other items")]

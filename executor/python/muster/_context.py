@@ -91,8 +91,10 @@ class Context:
     def checkpoint_dir(self) -> pathlib.Path:
         """Checkpoint folder, the same for all processes and all starts of the job.
 
-        Raises :class:`RuntimeError` if the cluster keeps checkpoints in a bucket and so has no such
-        folder. A folder of the task would be removed with the task.
+        If the cluster keeps checkpoints in a bucket, each process has a folder of its own. At its
+        start it contains the newest checkpoint that was reported with a path.
+
+        Raises :class:`RuntimeError` if the node's release has no folder for buckets.
         """
         if self._checkpoint_dir is None and self.job_id is not None:
             raise RuntimeError("this cluster has no folder for checkpoints (MUSTER_CHECKPOINT_DIR is not set): use a place of your own")
@@ -145,8 +147,11 @@ class Context:
             body = {"run_id": self._run_id, "metrics": points[at : at + BATCH]}
             self._deliver("/api/2.0/mlflow/runs/log-batch", body)
 
-    def checkpointed(self, step: int) -> None:
+    def checkpointed(self, step: int, path: Union[None, str, "os.PathLike[str]"] = None) -> None:
         """Reports a checkpoint from which the program continues at `step`. Call it on rank 0.
+
+        With the `path` of its file or folder below :attr:`checkpoint_dir`, Muster registers it with
+        the newest metrics, prunes older ones by the job document, and keeps it in a bucket.
 
         The report answers a request for a checkpoint. Other ranks may call it too, which ends the
         request for their own :meth:`should_checkpoint`.
@@ -154,10 +159,16 @@ class Context:
         The scheduler then knows how much work a stop would lose, and stops the job for others of
         its priority only if that is little.
 
-        Raises :class:`ReportError` as :meth:`report`.
+        Raises :class:`ReportError` as :meth:`report`, and :class:`ValueError` if `path` is not
+        below the folder.
         """
+        body: Dict[str, Any] = {"step": int(step)}
+        if path is not None:
+            # A relative path is below the checkpoint folder.
+            within = pathlib.Path(os.path.normpath(self.checkpoint_dir / path))
+            body["path"] = within.relative_to(os.path.normpath(self.checkpoint_dir)).as_posix()
         if self._url is not None:
-            self._deliver("/muster/v1/checkpoint", {"step": int(step)})
+            self._deliver("/muster/v1/checkpoint", body)
         self._request.clear()
 
     def log_artifact(self, path: Union[str, "os.PathLike[str]"], name: Optional[str] = None) -> None:
@@ -368,9 +379,9 @@ def should_stop() -> bool:
     return init().should_stop()
 
 
-def checkpointed(step: int) -> None:
+def checkpointed(step: int, path: Union[None, str, "os.PathLike[str]"] = None) -> None:
     """Reports a checkpoint, as :meth:`Context.checkpointed` of this process."""
-    init().checkpointed(step)
+    init().checkpointed(step, path)
 
 
 def world() -> World:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import os
 import pathlib
+import shutil
+import tarfile
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Union, overload
 
@@ -149,6 +151,35 @@ class Job(Resource):
             self._transport.save(["jobs", self.id, "artifacts", "content"], {"path": found["path"]}, target)
             files.append(target)
         return files
+
+    def checkpoints(self) -> List[Dict[str, Any]]:
+        """Returns the checkpoints, newest first: each has `step`, `path`, `bytes` and `retained`,
+        and those of a program have `metrics`."""
+        return list(self._transport.items(["jobs", self.id, "checkpoints"]))
+
+    def download_checkpoint(self, step: int, folder: Union[str, "os.PathLike[str]"] = ".") -> pathlib.Path:
+        """Downloads a program's checkpoint into a folder. Returns its file or folder there."""
+        found = [one for one in self.checkpoints() if one["step"] == step and one["retained"]]
+        if not found:
+            raise MusterError(f"job {self.name} has no checkpoint of step {step}")
+        target = pathlib.Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        archive = target / f".muster-{self.id}-{step}.tar"
+        self._transport.save(["jobs", self.id, "checkpoints", str(step), "archive"], {}, archive)
+        try:
+            with tarfile.open(archive) as files:
+                for entry in files.getmembers():
+                    parts = pathlib.PurePosixPath(entry.name).parts
+                    content = files.extractfile(entry)
+                    if not entry.isfile() or content is None or entry.name.startswith("/") or ".." in parts:
+                        raise MusterError(f"the archive has {entry.name!r}, which is no file of a checkpoint")
+                    place = target.joinpath(*parts)
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    with open(place, "wb") as file:
+                        shutil.copyfileobj(content, file)
+        finally:
+            archive.unlink()
+        return target / found[0]["path"]
 
     def metrics(self) -> MetricList:
         """Returns the metrics that the program has logged, by name."""

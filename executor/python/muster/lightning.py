@@ -138,7 +138,16 @@ class MusterCallback(Callback):  # type: ignore[misc,unused-ignore]
                 _remove(old)
         trainer.strategy.barrier("muster-checkpoint")
         self._saved_step = step
-        self.job.checkpointed(step)
+        self.job.checkpointed(step, _registered(self.job, complete))
+
+
+def _registered(job: Context, path: pathlib.Path) -> Optional[pathlib.Path]:
+    """Returns the path, unless it is in a folder that Muster does not manage."""
+    try:
+        path.relative_to(job.checkpoint_dir)
+    except (ValueError, RuntimeError):
+        return None
+    return path
 
 
 def _on_any_rank(trainer: Any, flag: bool) -> bool:

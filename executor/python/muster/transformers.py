@@ -47,10 +47,15 @@ class MusterCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
 
     `stopped` is then true: the program should exit without further work, because the grace period
     runs. Checkpoints of the Trainer's own schedule are reported too.
+
+    With `register` they are reported with their path, so that Muster keeps them in a bucket too, and
+    prunes them by `checkpoint` of the job document. `output_dir` must be below the job's checkpoint
+    folder then. Do not combine it with `load_best_model_at_end`.
     """
 
-    def __init__(self, context: Optional[Context] = None) -> None:
+    def __init__(self, context: Optional[Context] = None, register: bool = False) -> None:
         self.job = context or init()
+        self._register = register
         #: Whether the training ended because the job must stop.
         self.stopped = False
 
@@ -78,7 +83,8 @@ class MusterCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Reports the checkpoint after all ranks have written their parts."""
         _ranks.barrier()
-        self.job.checkpointed(state.global_step)
+        saved = pathlib.Path(args.output_dir).absolute() / f"checkpoint-{state.global_step}"
+        self.job.checkpointed(state.global_step, saved if self._register else None)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Sends buffered points."""

@@ -136,6 +136,16 @@ class Stops(unittest.TestCase):
             time.sleep(0.1)
             self.assertFalse(job.should_checkpoint())
 
+    def test_checkpoint_is_reported_with_its_path(self):
+        with Daemon() as daemon:
+            environment = {**daemon.environment(), "MUSTER_CHECKPOINT_DIR": "/c/job"}
+            job = muster.init(False, environment)
+            for given in ("a/step-1.pt", "/c/job/a/step-1.pt", "./a/../a/step-1.pt"):
+                job.checkpointed(1, given)
+            self.assertEqual(daemon.bodies("/checkpoint"), [{"step": 1, "path": "a/step-1.pt"}] * 3)
+            for outside in ("/c/other/step-1.pt", "../step-1.pt"):
+                self.assertRaises(ValueError, job.checkpointed, 1, outside)
+
     def test_signal_does_not_end_the_process(self):
         script = "import muster, os, signal; muster.init(); os.kill(os.getpid(), signal.SIGTERM); print(muster.init().wait_for_stop(5), muster.should_stop())"
         environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}

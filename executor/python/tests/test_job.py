@@ -1,6 +1,8 @@
 import hashlib
+import io
 import pathlib
 import shutil
+import tarfile
 import tempfile
 import unittest
 
@@ -79,6 +81,33 @@ class Artifacts(unittest.TestCase):
     def test_path_out_of_the_folder_is_refused(self):
         with self.assertRaisesRegex(errors.MusterError, "elsewhere"):
             self.download("plots/../../a.txt", "00")
+
+
+class Checkpoints(unittest.TestCase):
+    def download(self, name):
+        content = io.BytesIO()
+        with tarfile.open(fileobj=content, mode="w") as files:
+            entry = tarfile.TarInfo(name)
+            entry.size = 3
+            files.addfile(entry, io.BytesIO(b"abc"))
+        listed = page({"step": 5, "path": "step-5", "retained": True}, {"step": 3, "path": "step-3", "retained": False})
+        place = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, place)
+        with Server((200, job()), (200, listed), (200, content.getvalue())) as server:
+            path = Client(server.url, "t").job(ID).download_checkpoint(5, place)
+            self.assertEqual(server.requests[2].path.split("/")[-3:], ["checkpoints", "5", "archive"])
+        return place, path
+
+    def test_checkpoint_is_unpacked(self):
+        place, path = self.download("step-5/model.bin")
+        self.assertEqual(path, place / "step-5")
+        self.assertEqual([file.name for file in place.iterdir()], ["step-5"])
+        self.assertEqual((path / "model.bin").read_bytes(), b"abc")
+
+    def test_entry_out_of_the_folder_is_refused(self):
+        for name in ("../model.bin", "step-5/../../model.bin", "/tmp/model.bin"):
+            with self.assertRaisesRegex(errors.MusterError, "no file of a checkpoint"):
+                self.download(name)
 
 
 class Logs(unittest.TestCase):

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::ExecutorSettings;
+use crate::process::ProcessId;
 use crate::session::Endpoints;
 use muster_model::assignment::TaskReport;
 use muster_model::idle::IdleReport;

@@ -146,7 +146,7 @@ impl ArtifactClient {
         Ok(is_object(&answer.removed).then_some((folder, answer.removed)))
     }
 
-    fn of_task(&self, task: TaskId) -> NodeTask {
+    pub(super) fn of_task(&self, task: TaskId) -> NodeTask {
         NodeTask {
             node_name: self.node_name.clone(),
             credential: self.credential.clone(),
@@ -154,14 +154,14 @@ impl ArtifactClient {
         }
     }
 
-    async fn client(&self) -> Result<NodeSessionsClient<Channel>, ArtifactError> {
+    pub(super) async fn client(&self) -> Result<NodeSessionsClient<Channel>, ArtifactError> {
         let channel = self.link.channel().await.ok_or(ArtifactError::NoSession)?;
         Ok(NodeSessionsClient::new(channel)
             .max_decoding_message_size(muster_proto::MAX_MESSAGE_BYTES))
     }
 }
 
-async fn answered<T>(
+pub(super) async fn answered<T>(
     call: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, ArtifactError> {
     let answer = tokio::time::timeout(ANSWER_WITHIN, call).await;
@@ -170,7 +170,7 @@ async fn answered<T>(
     Ok(answer.into_inner())
 }
 
-fn folder(tenant: &str, job: &str) -> Result<String, ArtifactError> {
+pub(super) fn folder(tenant: &str, job: &str) -> Result<String, ArtifactError> {
     let (tenant, job) = tenant
         .parse()
         .ok()
@@ -179,18 +179,18 @@ fn folder(tenant: &str, job: &str) -> Result<String, ArtifactError> {
     Ok(muster_model::artifact::artifact_folder(tenant, job))
 }
 
-fn is_object(text: &str) -> bool {
+pub(super) fn is_object(text: &str) -> bool {
     text.parse::<uuid::Uuid>().is_ok()
 }
 
-fn refusal(refused: ArtifactRefusal) -> ArtifactError {
+pub(super) fn refusal(refused: ArtifactRefusal) -> ArtifactError {
     ArtifactError::Refused {
         message: refused.message,
         limit: refused.limit,
     }
 }
 
-fn malformed() -> ArtifactError {
+pub(super) fn malformed() -> ArtifactError {
     let status = Status::unavailable("its answer is not as expected");
     ArtifactError::Scheduler(Box::new(status))
 }

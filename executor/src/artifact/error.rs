@@ -37,6 +37,10 @@ pub(crate) enum ArtifactError {
     Objects(#[from] ObjectsError),
     #[error("there is no artifact {0:?} of this job")]
     Missing(String),
+    #[error("MUSTER_CHECKPOINT_DIR has no file of this name")]
+    NoCheckpoint,
+    #[error("it has more than {most} bytes")]
+    Large { most: u64 },
 }
 
 impl ArtifactError {
@@ -60,7 +64,12 @@ impl ArtifactError {
             | Self::Objects(_) => true,
             Self::Scheduler(_) => !self.is_over(),
             Self::Read(error) => walk::is_transient(error),
-            Self::Path(_) | Self::Refused { .. } | Self::Grown { .. } | Self::Missing(_) => false,
+            Self::Path(_)
+            | Self::Refused { .. }
+            | Self::Grown { .. }
+            | Self::Missing(_)
+            | Self::NoCheckpoint
+            | Self::Large { .. } => false,
         }
     }
 

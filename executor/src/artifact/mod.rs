@@ -1,10 +1,16 @@
-//! Artifacts: files of users' programs, which the daemon keeps in the checkpoint store.
+//! Artifacts and checkpoints: files of users' programs, which the daemon keeps in the checkpoint
+//! store.
 //!
 //! A program writes them to its output folder (`MUSTER_OUTPUT_DIR`) or sends them to the tracking
 //! server. In both cases the daemon writes the content and the scheduler records it. So a program
-//! needs no rights in the store, and limits are checked in one place.
+//! needs no rights in the store, and limits are checked in one place. Checkpoints that a program
+//! declares take the same way; in a shared folder their files already are where they stay.
 
+mod checkpoint_client;
+mod checkpoint_store;
+mod checkpoint_upload;
 mod client;
+mod declared;
 mod error;
 mod in_flight;
 mod object;

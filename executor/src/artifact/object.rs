@@ -201,7 +201,7 @@ fn within(root: &Path, folder: &str) -> io::Result<FolderHandle> {
     Ok(inner)
 }
 
-async fn aside<T: Send + 'static>(
+pub(super) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
@@ -259,6 +259,21 @@ pub(super) async fn open(
             Ok(found.map(|found| found.content.map_ok(|piece| piece).boxed()))
         }
     }
+}
+
+/// Returns what a blocking reader reads.
+pub(super) fn pieces_of(reader: impl io::Read + Send + 'static) -> Pieces {
+    stream::try_unfold(reader, |mut reader| async move {
+        let read = aside(move || {
+            let mut piece = vec![0; PIECE_BYTES];
+            let length = reader.read(&mut piece)?;
+            piece.truncate(length);
+            Ok((piece, reader))
+        });
+        let (piece, reader) = read.await?;
+        Ok::<_, io::Error>((!piece.is_empty()).then_some((piece, reader)))
+    })
+    .boxed()
 }
 
 /// Returns the content of a file from its present position on.

@@ -1,6 +1,7 @@
 //! Output folders of the tasks of this node. Each is uploaded while its task runs and after its
 //! end, by a task of the async runtime. The node loop only says which tasks there are.
 
+use super::checkpoint_upload::CheckpointUploads;
 use super::store::ArtifactStore;
 use super::upload::{OutputFolder, PassResult};
 use crate::folder::NodeTaskFolder;
@@ -39,7 +40,14 @@ pub struct OutputQueue(mpsc::UnboundedReceiver<Begun>);
 struct Followed {
     /// Dropping it ends the uploads.
     has_ended: watch::Sender<bool>,
+    progress: UploadProgress,
+}
+
+/// State of the uploads of a task, for the node loop.
+#[derive(Debug, Clone, Default)]
+struct UploadProgress {
     is_done: Arc<AtomicBool>,
+    has_waiting_checkpoint: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -47,7 +55,7 @@ struct Begun {
     launch: TaskLaunch,
     folder: NodeTaskFolder,
     has_ended: watch::Receiver<bool>,
-    is_done: Arc<AtomicBool>,
+    progress: UploadProgress,
 }
 
 impl OutputUploads {
@@ -84,22 +92,28 @@ impl OutputUploads {
                     *has_ended = true;
                     is_news
                 });
-                entry.is_output_kept = uploads.is_done.load(Ordering::Acquire);
+                let progress = &uploads.progress;
+                entry.is_output_kept = progress.is_done.load(Ordering::Acquire);
+                entry.has_waiting_checkpoint =
+                    progress.has_waiting_checkpoint.load(Ordering::Acquire);
             }
         }
     }
 
     fn begin(&self, entry: &LedgerEntry) -> Followed {
         let (has_ended, receiver) = watch::channel(false);
-        let is_done = Arc::new(AtomicBool::new(false));
+        let progress = UploadProgress::default();
         // The receiver is gone only while the daemon ends.
         let _ = self.begin.send(Begun {
             launch: entry.launch.clone(),
             folder: entry.folder.clone(),
             has_ended: receiver,
-            is_done: Arc::clone(&is_done),
+            progress: progress.clone(),
         });
-        Followed { has_ended, is_done }
+        Followed {
+            has_ended,
+            progress,
+        }
     }
 }
 
@@ -122,20 +136,30 @@ impl Begun {
     /// is not followed any more.
     async fn upload(mut self, store: &ArtifactStore) -> bool {
         let mut output = OutputFolder::new(&self.launch, &self.folder);
+        let mut checkpoints = CheckpointUploads::new(store, &self.launch, &self.folder);
+        let waits = Arc::clone(&self.progress.has_waiting_checkpoint);
         let mut given_up = pin!(given_up(self.has_ended.clone()));
         loop {
             let has_ended = *self.has_ended.borrow_and_update();
             let result = tokio::select! {
                 biased;
                 () = &mut given_up => None,
-                result = output.pass(store, has_ended) => Some(result),
+                results = async {
+                    tokio::join!(
+                        output.pass(store, has_ended),
+                        pass(&mut checkpoints, store, has_ended, &waits),
+                    )
+                } => Some(results),
             };
             if result.is_none() {
-                tracing::error!(task.id = %self.launch.task_id, "files of an ended task are not kept as artifacts");
+                tracing::error!(task.id = %self.launch.task_id, "files of an ended task are not kept");
             }
-            let is_final = has_ended && result != Some(PassResult::Unsettled);
+            let is_final = has_ended
+                && result.is_some_and(|(output, checkpoints)| {
+                    output != PassResult::Unsettled && checkpoints != PassResult::Unsettled
+                });
             if result.is_none() || is_final {
-                self.is_done.store(true, Ordering::Release);
+                self.progress.is_done.store(true, Ordering::Release);
                 return true;
             }
             if has_ended {
@@ -151,6 +175,19 @@ impl Begun {
             }
         }
     }
+}
+
+/// Keeps declared checkpoints, and says whether some wait.
+async fn pass(
+    checkpoints: &mut Option<CheckpointUploads>,
+    store: &ArtifactStore,
+    has_ended: bool,
+    waits: &AtomicBool,
+) -> PassResult {
+    let Some(checkpoints) = checkpoints else {
+        return PassResult::Settled;
+    };
+    checkpoints.pass(store, has_ended, waits).await
 }
 
 /// Waits until the files of a task are given up. A task that is not followed any more has no end.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Pauses before the repetitions of a record, in milliseconds. A lost answer must not leave a
 /// content without a row.
-const PAUSES_MS: [u64; 3] = [200, 1_000, 3_000];
+pub(super) const PAUSES_MS: [u64; 3] = [200, 1_000, 3_000];
 
 /// Maximum number of listed artifacts, above the default limit of a job.
 const MAX_LISTED: usize = 100_000;
@@ -23,9 +23,9 @@ const MAX_LISTED: usize = 100_000;
 /// Artifacts of this node's tasks. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ArtifactStore {
-    client: ArtifactClient,
-    place: Place,
-    modes: Modes,
+    pub(super) client: ArtifactClient,
+    pub(super) place: Place,
+    pub(super) modes: Modes,
     in_flight: BytesInFlight,
 }
 
@@ -265,7 +265,7 @@ impl ArtifactStore {
     }
 }
 
-async fn fill<Content, Piece>(
+pub(super) async fn fill<Content, Piece>(
     writer: &mut ObjectWriter,
     reserved: &mut ReservedBytes,
     mut content: Content,

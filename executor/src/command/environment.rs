@@ -23,9 +23,10 @@ pub struct Paths {
     pub work: PathBuf,
     /// Host file for MPI.
     pub hosts: PathBuf,
-    /// Checkpoint folder of this job, the same on every node. `None` if the cluster keeps
-    /// checkpoints in a bucket: the program must not have the bucket's credentials.
-    pub checkpoints: Option<PathBuf>,
+    /// Checkpoint folder of this job, the same on every node; with a bucket a folder of the task.
+    pub checkpoints: PathBuf,
+    /// The cluster keeps checkpoints in a bucket, whose credentials the program must not have.
+    pub is_in_bucket: bool,
     pub datasets: PathBuf,
     /// Folder that contains Muster's Python package.
     pub python: PathBuf,
@@ -93,9 +94,8 @@ fn ours(launch: &TaskLaunch, peers: &Peers, paths: &Paths, add: &mut impl FnMut(
             add("MUSTER_CHECKPOINT_SIGNAL", signal.as_str().to_owned());
         }
     }
-    if let Some(checkpoints) = &paths.checkpoints {
-        add("MUSTER_CHECKPOINT_DIR", checkpoints.display().to_string());
-    }
+    let checkpoints = paths.checkpoints.display().to_string();
+    add("MUSTER_CHECKPOINT_DIR", checkpoints);
     let output = NodeTaskFolder::at(&paths.task).output();
     add("MUSTER_OUTPUT_DIR", output.display().to_string());
     // Hugging Face's Trainer writes its event files there.
@@ -262,7 +262,8 @@ pub(super) mod tests {
             task: "/t".into(),
             work: "/t/work".into(),
             hosts: "/t/hosts".into(),
-            checkpoints: Some("/c/job".into()),
+            checkpoints: "/c/job".into(),
+            is_in_bucket: false,
             datasets: "/d".into(),
             python: "/t/python".into(),
             inherited_python: None,
@@ -328,19 +329,6 @@ pub(super) mod tests {
             .insert("PYTHONPATH".to_owned(), "/mine:/too".to_owned());
         let own = python_path(&launch, Some("/inherited"));
         assert_eq!(own, "/mine:/too:/t/python");
-    }
-
-    #[test]
-    fn bucket_of_checkpoints_sets_no_checkpoint_folder() {
-        let launch = launch(4, 2);
-        let command = launch.spec.command.as_ref().expect("a command");
-        let paths = Paths {
-            checkpoints: None,
-            ..paths()
-        };
-        let peers = peers(&["h0:10", "h1:11", "h2:12"], &[]);
-        let set = variables(&launch, command, &peers, &paths).expect("variables");
-        assert!(!set.contains_key("MUSTER_CHECKPOINT_DIR"), "{set:?}");
     }
 
     fn tensorflow_config(set: &BTreeMap<String, String>) -> Value {

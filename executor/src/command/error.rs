@@ -1,5 +1,6 @@
 //! Reasons why a user's program could not be started.
 
+use super::checkpoint_error::CheckpointFetchError;
 use super::code::CodeFetchError;
 use super::secrets::SecretsError;
 use muster_model::id::JobId;
@@ -62,10 +63,8 @@ pub enum CommandError {
         how: String,
         said: Option<String>,
     },
-    #[error(
-        "it begins from the checkpoint of another trial, which needs a checkpoint store that is a folder"
-    )]
-    OriginInBucket,
+    #[error("the checkpoint with which the program begins is not available")]
+    Checkpoint(#[source] CheckpointFetchError),
     #[error("cannot begin from the checkpoint of job {job} at {step}: {why}")]
     Origin {
         job: JobId,
@@ -146,7 +145,7 @@ impl CommandError {
             | Self::Secrets(_)
             | Self::Requirements { .. }
             | Self::Packages { .. }
-            | Self::OriginInBucket
+            | Self::Checkpoint(_)
             | Self::Origin { .. }
             | Self::NoCommand
             | Self::Port(_)
@@ -163,7 +162,6 @@ impl CommandError {
             Self::NoCommand
             | Self::NoCommit { .. }
             | Self::Requirements { .. }
-            | Self::OriginInBucket
             | Self::Origin { .. } => false,
             Self::Code { source, .. } => source.is_of_this_node(),
             Self::Secrets(source) => source.is_of_this_node(),
@@ -172,6 +170,7 @@ impl CommandError {
             | Self::Packages { .. }
             | Self::Git { .. }
             | Self::NoGit
+            | Self::Checkpoint(_)
             | Self::NoPip
             | Self::NoUv
             | Self::Port(_)

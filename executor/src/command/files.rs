@@ -38,9 +38,7 @@ pub(super) fn lay_out(
     launch: &TaskLaunch,
     command: &Command,
 ) -> Result<(), CommandError> {
-    if let Some(checkpoints) = &paths.checkpoints {
-        make(checkpoints)?;
-    }
+    make(&paths.checkpoints)?;
     make(&NodeTaskFolder::at(&paths.task).output())?;
     let package = paths.python.join("muster");
     make(&package)?;

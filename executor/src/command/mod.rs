@@ -6,6 +6,8 @@
 //! `events.jsonl` and `peers.json` in the task's folder.
 
 mod check;
+mod checkpoint;
+mod checkpoint_error;
 mod code;
 mod daemon;
 mod environment;
@@ -174,10 +176,11 @@ fn paths(
         checkpoints: match &arguments.checkpoint_root {
             Place::Folder(root) => {
                 let of_tenant = root.join(launch.tenant_id.to_string());
-                Some(of_tenant.join(launch.job_id.to_string()))
+                of_tenant.join(launch.job_id.to_string())
             }
-            Place::Bucket(_) => None,
+            Place::Bucket(_) => folder.checkpoints(),
         },
+        is_in_bucket: matches!(arguments.checkpoint_root, Place::Bucket(_)),
         datasets: arguments.dataset_root.clone(),
         python: folder.path().join("python"),
         inherited_python: std::env::var("PYTHONPATH").ok(),

@@ -1,13 +1,18 @@
-//! Checkpoints of programs in population-based training: copies at the ends of rungs, and the start
-//! of a trial from the checkpoint of another one.
+//! The checkpoint folder of a program before its start.
+//!
+//! A bucket's folder is filled with a registered checkpoint. A job that begins from another one
+//! gets a copy of the registered checkpoint that its document names. In population-based training,
+//! programs need not register any: the rest of this module copies whole folders.
 //!
 //! The folder of a trial does not change between two rungs, because its program does not run. So
 //! the copy of a rung is made when the next rung starts, before the program does. A trial that
 //! begins there takes the copy, or the folder itself while there is no copy of that rung yet.
 
+use super::checkpoint::{self, FirstCheckpoint};
 use super::environment::Paths;
 use super::error::CommandError;
 use muster_model::assignment::{Peers, TaskLaunch};
+use muster_model::program_checkpoint::RUNGS_FOLDER as RUNGS;
 use muster_model::spec::Origin;
 use muster_model::task::Role;
 use std::collections::BTreeSet;
@@ -15,45 +20,102 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Folder of the copies within the job's checkpoint folder.
-const RUNGS: &str = ".muster-rungs";
 /// File that says that the checkpoint of another trial was copied.
 const BEGAN: &str = "began";
 /// Number of the newest copies that stay in any case. A new trial begins from one of them.
 const RUNGS_KEPT: usize = 2;
 
+const NOT_REGISTERED: &str = "it has no registered checkpoint of that step";
+const TRIAL_IN_BUCKET: &str =
+    "a trial of a program begins from another one only if the checkpoint store is a folder";
+
 /// Copies the checkpoint of the finished rung, and on the first start the checkpoint from which the
-/// job begins. Only rank 0 copies; other processes wait for its address.
+/// job begins. In a shared folder only rank 0 copies; other processes wait for its address.
 pub(super) fn prepare(
     paths: &Paths,
     launch: &TaskLaunch,
     peers: Option<&Peers>,
 ) -> Result<(), CommandError> {
+    if paths.is_in_bucket {
+        return fetch(paths, launch);
+    }
     if launch.role != (Role::Worker { rank: 0 }) {
         return Ok(());
     }
-    if let (Some(step), Some(folder)) = (launch.finished_rung, &paths.checkpoints) {
+    let folder = &paths.checkpoints;
+    if let Some(step) = launch.finished_rung {
         let spared = peers.map(|peers| &peers.spared);
         keep(folder, step, spared).map_err(CommandError::write(folder))?;
     }
     let Some(from) = launch.spec.from else {
         return Ok(());
     };
-    let folder = paths
-        .checkpoints
-        .as_ref()
-        .ok_or(CommandError::OriginInBucket)?;
-    let origin = |why: &'static str| CommandError::Origin {
+    if folder.join(RUNGS).join(BEGAN).exists() {
+        return Ok(());
+    }
+    let beginning = checkpoint::first()?;
+    match beginning.checkpoint {
+        Some(first) if first.job_id == launch.job_id => return Ok(()),
+        Some(first) => {
+            return begin_registered(folder, &first).map_err(CommandError::write(folder));
+        }
+        // Only a trial may begin from a folder without registered checkpoints.
+        None if !beginning.is_trial => return Err(missing(from, NOT_REGISTERED)),
+        None => {}
+    }
+    match begin(folder, from) {
+        Ok(Beginning::Begun) => Ok(()),
+        Ok(Beginning::Missing) => Err(missing(
+            from,
+            "it has left no file in MUSTER_CHECKPOINT_DIR",
+        )),
+        Ok(Beginning::Pruned) => Err(missing(from, "the copy of that rung is gone")),
+        Err(source) => Err(CommandError::write(folder)(source)),
+    }
+}
+
+/// Fills the folder of a task from the bucket. Each process has a folder of its own.
+fn fetch(paths: &Paths, launch: &TaskLaunch) -> Result<(), CommandError> {
+    let beginning = checkpoint::first()?;
+    match (beginning.checkpoint, launch.spec.from) {
+        (Some(first), _) => checkpoint::fetch(paths, &first),
+        (None, Some(from)) if beginning.is_trial => Err(missing(from, TRIAL_IN_BUCKET)),
+        (None, Some(from)) => Err(missing(from, NOT_REGISTERED)),
+        (None, None) => Ok(()),
+    }
+}
+
+fn missing(from: Origin, why: &'static str) -> CommandError {
+    CommandError::Origin {
         job: from.job,
         step: from.step.unwrap_or_default(),
         why,
-    };
-    match begin(folder, from) {
-        Ok(Beginning::Begun) => Ok(()),
-        Ok(Beginning::Missing) => Err(origin("it has left no file in MUSTER_CHECKPOINT_DIR")),
-        Ok(Beginning::Pruned) => Err(origin("the copy of that rung is gone")),
-        Err(source) => Err(CommandError::write(folder)(source)),
     }
+}
+
+/// Copies a registered checkpoint of another job, under the same path.
+fn begin_registered(folder: &Path, first: &FirstCheckpoint) -> io::Result<()> {
+    let source = folder
+        .with_file_name(first.job_id.to_string())
+        .join(&first.path);
+    let target = folder.join(&first.path);
+    clear(&target)?;
+    if let Some(above) = target.parent() {
+        fs::create_dir_all(above)?;
+    }
+    // The job's own files: links of its program lead only where this program may read, too.
+    if source.is_dir() {
+        fs::create_dir_all(&target)?;
+        copy(&source, &target)?;
+    } else {
+        fs::copy(&source, &target)?;
+    }
+    mark(folder, first.job_id.to_string(), first.step)
+}
+
+fn mark(folder: &Path, job: impl std::fmt::Display, step: u64) -> io::Result<()> {
+    fs::create_dir_all(folder.join(RUNGS))?;
+    fs::write(folder.join(RUNGS).join(BEGAN), format!("{job}@{step}\n"))
 }
 
 /// Copies the folder as that of the rung, unless an earlier start has done so. Removes older copies
@@ -123,8 +185,7 @@ fn begin(folder: &Path, from: Origin) -> io::Result<Beginning> {
             Err(error) => return Err(error),
         }
     }
-    fs::create_dir_all(folder.join(RUNGS))?;
-    fs::write(&began, format!("{job}@{step}\n"))?;
+    mark(folder, job, step)?;
     Ok(Beginning::Begun)
 }
 
@@ -167,8 +228,14 @@ fn empty(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn clear(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
+/// Removes a file or folder. A missing one is no error.
+pub(super) fn clear(path: &Path) -> io::Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

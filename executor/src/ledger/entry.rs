@@ -35,6 +35,8 @@ pub struct LedgerEntry {
     /// The files of an ended task's output folder are kept, or given up. Determined again after a
     /// restart.
     pub is_output_kept: bool,
+    /// A checkpoint that the program has declared is not recorded yet.
+    pub has_waiting_checkpoint: bool,
     /// The shim's process as recorded by the daemon. The task can write `shim.json` but not this
     /// record.
     pub known_shim: Option<ProcessId>,
@@ -81,6 +83,7 @@ impl LedgerEntry {
             is_asked: false,
             is_log_drained: false,
             is_output_kept: false,
+            has_waiting_checkpoint: false,
             known_shim: None,
             forced_outcome: None,
             logged: LogOnce::default(),

@@ -172,7 +172,8 @@ impl PendingRequest {
             // Not readable now: the next call tries again, until the time-out.
             let lines = self.tail.read(events, self.from, BLOCK_BYTES, 0).ok()?;
             for line in &lines.reports {
-                if let Ok(TaskReport::CheckpointReported { step }) = serde_json::from_str(line) {
+                if let Ok(TaskReport::CheckpointReported { step, .. }) = serde_json::from_str(line)
+                {
                     newest = Some(step);
                 }
             }

@@ -236,7 +236,7 @@ fn checked(path: &str) -> Result<(), MlflowError> {
     }
 }
 
-fn answer(error: &ArtifactError) -> MlflowError {
+pub(super) fn answer(error: &ArtifactError) -> MlflowError {
     let (status, code) = match error {
         ArtifactError::Path(_) => (StatusCode::BAD_REQUEST, "INVALID_PARAMETER_VALUE"),
         ArtifactError::Missing(_) => (StatusCode::NOT_FOUND, "RESOURCE_DOES_NOT_EXIST"),

@@ -1,7 +1,8 @@
 //! Progress lines of a program that cannot reach the server: lines of its output that begin with
 //! `muster:`, such as `muster: step=10 loss=0.31`. They are treated and limited as values logged by
-//! HTTP. `muster: checkpoint step=10` reports a checkpoint. Other lines are searched for the
-//! patterns of `command.metrics`. A carriage return ends a line too, as in progress bars.
+//! HTTP. `muster: checkpoint step=10 path=step-10.pt` reports a checkpoint; the path may be left
+//! out. Other lines are searched for the patterns of `command.metrics`. A carriage return ends a
+//! line too, as in progress bars.
 //!
 //! The task's shim reads each byte of the output once and in order, before it writes the end. So a
 //! restart of the daemon repeats no line, and the last lines are not lost.
@@ -13,8 +14,10 @@ use crate::clock;
 use crate::events;
 use crate::folder::NodeTaskFolder;
 use crate::task_file::TaskFile;
+use muster_model::artifact::PATH_RULE;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::metric::{self, NAME_RULE};
+use muster_model::program_checkpoint::is_program_path;
 use muster_model::spec::OutputPatterns;
 use muster_model::task::Role;
 
@@ -68,6 +71,8 @@ enum MetricLineError {
     Many,
     #[error("{0:?} is no name of a metric: {NAME_RULE}")]
     Name(String),
+    #[error("{0:?} is no path below MUSTER_CHECKPOINT_DIR: {PATH_RULE}")]
+    Path(String),
     #[error(transparent)]
     Refused(#[from] Malformed),
     #[error("it could not be kept: {0}")]
@@ -212,9 +217,8 @@ impl MetricLineReader {
     }
 
     fn take(&mut self, line: &[u8]) -> Result<(), MetricLineError> {
-        if let Some(step) = checkpoint(line)? {
-            let report = TaskReport::CheckpointReported { step };
-            return Ok(events::append(&self.events, &[report])?);
+        if let Some(report) = checkpoint(line)? {
+            return self.report_checkpoint(report);
         }
         let metrics = metrics(line, clock::unix_ms())?;
         let is_named = |metric: &LoggedMetric| metric::is_name(&metric.key);
@@ -228,6 +232,16 @@ impl MetricLineReader {
             Some(metric) => Err(MetricLineError::Name(metric.key)),
             None => Ok(()),
         }
+    }
+
+    /// Reports a checkpoint after the metrics that were logged before it, which are recorded with
+    /// it.
+    fn report_checkpoint(&mut self, report: TaskReport) -> Result<(), MetricLineError> {
+        let events = self.events.clone();
+        let flushed = self.run.flush(clock::boottime_ms(), true, |reports| {
+            events::append(&events, &[reports, &[report]].concat())
+        });
+        Ok(flushed?)
     }
 
     /// Reports a rejected line once, so that a program's mistake does not fill its job's history.
@@ -263,23 +277,37 @@ fn patterns(launch: &TaskLaunch, is_first: bool) -> OutputPatterns {
     patterns.unwrap_or_default()
 }
 
-/// Returns the step of a line that reports a checkpoint; `None` for other lines.
-fn checkpoint(line: &[u8]) -> Result<Option<u64>, MetricLineError> {
+/// Returns the report of a line that reports a checkpoint; `None` for other lines. A path reaches
+/// to the end of the line.
+fn checkpoint(line: &[u8]) -> Result<Option<TaskReport>, MetricLineError> {
     let text = std::str::from_utf8(&line.trim_ascii()[PREFIX.len()..]);
     let text = text.map_err(|_| MetricLineError::NoText)?;
-    let mut words = text.split_ascii_whitespace();
-    if words.next() != Some("checkpoint") {
+    let text = text.trim_ascii_start();
+    let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+    if first != "checkpoint" {
         return Ok(None);
     }
-    let word = words.next().ok_or(MetricLineError::NoStep)?;
+    let rest = rest.trim_ascii();
+    if rest.is_empty() {
+        return Err(MetricLineError::NoStep);
+    }
+    let (word, path) = rest.split_once(' ').unwrap_or((rest, ""));
     let step = word
         .strip_prefix("step=")
-        .and_then(|step| step.parse().ok());
-    match (step, words.next()) {
-        (Some(step), None) => Ok(Some(step)),
-        (_, Some(more)) => Err(MetricLineError::Word(more.to_owned())),
-        (None, None) => Err(MetricLineError::Word(word.to_owned())),
-    }
+        .and_then(|text| text.parse().ok());
+    let step = step.ok_or_else(|| MetricLineError::Word(word.to_owned()))?;
+    let path = match path.trim_ascii() {
+        "" => None,
+        path => {
+            let wrong = || MetricLineError::Word(path.to_owned());
+            let path = path.strip_prefix("path=").ok_or_else(wrong)?;
+            if !is_program_path(path) {
+                return Err(MetricLineError::Path(path.to_owned()));
+            }
+            Some(path.to_owned())
+        }
+    };
+    Ok(Some(TaskReport::CheckpointReported { step, path }))
 }
 
 /// Returns the values of a line, with their step.
@@ -411,7 +439,15 @@ mod tests {
     #[test]
     fn checkpoint_line_reports_its_step() {
         let step = |line: &str| checkpoint(line.as_bytes()).map_err(|error| error.to_string());
-        assert_eq!(step("muster: checkpoint step=12"), Ok(Some(12)));
+        let report = |step, path: Option<&str>| {
+            let path = path.map(str::to_owned);
+            Ok(Some(TaskReport::CheckpointReported { step, path }))
+        };
+        assert_eq!(step("muster: checkpoint step=12"), report(12, None));
+        assert_eq!(
+            step("muster: checkpoint step=12 path=a b/c.pt "),
+            report(12, Some("a b/c.pt"))
+        );
         assert_eq!(step("muster: step=12 loss=1"), Ok(None));
         let refused = |line: &str| step(line).expect_err("refused");
         assert_eq!(refused("muster: checkpoint"), "it has no step=NUMBER");
@@ -419,6 +455,25 @@ mod tests {
         assert_eq!(refused("muster: checkpoint step=x"), expected);
         let expected = "\"loss=1\" is not NAME=NUMBER";
         assert_eq!(refused("muster: checkpoint step=1 loss=1"), expected);
+        let outside = refused("muster: checkpoint step=1 path=../a");
+        assert!(outside.starts_with("\"../a\" is no path"), "{outside}");
+    }
+
+    #[test]
+    fn checkpoint_line_follows_metrics_logged_before_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = NodeTaskFolder::at(folder.path());
+        let mut lines = reader(&folder);
+        lines.feed(b"muster: step=1 val/f1=0.5\nmuster: step=2 val/f1=0.7\n");
+        lines.feed(b"muster: checkpoint step=2 path=a.pt\n");
+        let mut newest = None;
+        events::each(&folder.events(), |report| match report {
+            TaskReport::Metrics { points } => newest = points.last().map(|point| point.value),
+            TaskReport::CheckpointReported { .. } => assert_eq!(newest.take(), Some(0.7)),
+            _ => {}
+        })
+        .expect("reports");
+        assert_eq!(newest, None, "the checkpoint is reported");
     }
 
     #[test]

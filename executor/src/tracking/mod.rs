@@ -10,6 +10,7 @@ mod app;
 mod artifacts;
 mod beat;
 mod buffer;
+mod checkpoints;
 mod error;
 mod lines;
 mod message;

@@ -2,8 +2,9 @@
 
 use super::app::{MlflowResponse, TrackingApp};
 use super::artifacts;
-use super::error::{MlflowError, denied, not_kept};
-use super::message::{self, LogBatch, Malformed};
+use super::checkpoints;
+use super::error::{MlflowError, denied};
+use super::message::{self, LogBatch};
 use super::model;
 use super::secrets;
 use super::tensorboard;
@@ -13,7 +14,6 @@ use crate::clock;
 use crate::code_cache::CodeCache;
 use crate::disk;
 use crate::error::ExecutorError;
-use crate::events;
 use crate::secret_client::SecretClient;
 use crate::shim::{CheckpointRequest, StopNotice};
 use axum::body::Body;
@@ -24,7 +24,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::stream;
-use muster_model::assignment::TaskReport;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -160,7 +159,7 @@ fn routes(app: Arc<TrackingApp>) -> Router {
         .nest("/api/2.0/mlflow", mlflow)
         .merge(artifacts::routes())
         .route("/muster/v1/stopping", get(stopping))
-        .route("/muster/v1/checkpoint", post(report_checkpoint))
+        .merge(checkpoints::routes())
         .route("/muster/v1/code", get(code))
         .route("/muster/v1/secrets", get(secrets::secrets))
         .fallback(async || {
@@ -337,25 +336,6 @@ async fn stopping(
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-}
-
-/// Records that the program has written a checkpoint from which it continues at `step`.
-async fn report_checkpoint(
-    State(app): State<Arc<TrackingApp>>,
-    headers: HeaderMap,
-    Json(body): Json<Value>,
-) -> MlflowResponse {
-    app.with(&headers, |open| {
-        let step = body.get("step").and_then(message::integer);
-        let step = step.and_then(|step| u64::try_from(step).ok());
-        let step = step.ok_or(Malformed {
-            field: "step",
-            expected: "a whole number of at least 0",
-        })?;
-        let report = TaskReport::CheckpointReported { step };
-        events::append(&open.folder.events(), &[report]).map_err(not_kept)?;
-        Ok(json!({}))
-    })
 }
 
 /// Answers with the code archive that the task's document names.

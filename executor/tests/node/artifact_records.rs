@@ -1,5 +1,6 @@
 //! Artifacts of the scheduler for tests: rows in memory, with the rules of the store.
 
+use crate::checkpoint_records::CheckpointRecords;
 use muster_model::assignment::TaskLaunch;
 use muster_model::task::Role;
 use muster_proto::session::admit_artifact_answer::Verdict;
@@ -29,12 +30,13 @@ pub struct ArtifactRecords {
     /// Maximum number of artifacts; `None` permits any.
     pub most: Option<usize>,
     pub is_unreachable: bool,
+    pub checkpoints: CheckpointRecords,
     /// Number of recorded contents.
     pub kept: u32,
 }
 
 impl ArtifactRecords {
-    fn launch(&self, task: Option<&NodeTask>) -> Result<&TaskLaunch, Status> {
+    pub(crate) fn launch(&self, task: Option<&NodeTask>) -> Result<&TaskLaunch, Status> {
         if self.is_unreachable {
             return Err(Status::unavailable("this one does not lead"));
         }

@@ -197,7 +197,7 @@ fn program_reports_checkpoints_by_http_and_by_lines() {
     let steps: Vec<u64> = told(&site, &tasks[0])
         .iter()
         .filter_map(|report| match report {
-            TaskReport::CheckpointReported { step } => Some(*step),
+            TaskReport::CheckpointReported { step, .. } => Some(*step),
             _ => None,
         })
         .collect();

@@ -4,6 +4,8 @@
 
 mod artifact_records;
 mod artifacts;
+mod checkpoint_records;
+mod checkpoints;
 mod command;
 mod crash;
 mod driver;

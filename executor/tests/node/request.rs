@@ -44,7 +44,7 @@ fn results(site: &Site, task: &TaskToAssign) -> (Vec<u64>, Vec<RequestResult>) {
     let (mut steps, mut results) = (Vec::new(), Vec::new());
     for report in told(site, task) {
         match report {
-            TaskReport::CheckpointReported { step } => steps.push(step),
+            TaskReport::CheckpointReported { step, .. } => steps.push(step),
             TaskReport::CheckpointRequestEnded { result, .. } => results.push(result),
             _ => {}
         }

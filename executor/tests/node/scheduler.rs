@@ -9,11 +9,13 @@ use muster_model::remote::RemoteAction;
 use muster_proto::session::node_sessions_server::{NodeSessions, NodeSessionsServer};
 use muster_proto::session::remote_sessions_server::RemoteSessionsServer;
 use muster_proto::session::{
-    AdmitArtifactAnswer, AdmitArtifactRequest, AssignedTask, Assignment, Erase, Erased, FromNode,
-    HeartbeatAck, Hello, KeepArtifactAnswer, KeepArtifactRequest, ListArtifactsAnswer,
-    ListArtifactsRequest, OpenRemote, RemoveArtifactAnswer, RemoveArtifactRequest, Report,
-    ReportAck, TaskSecret, TaskSecretsAnswer, TaskSecretsRequest, ToNode, Welcome, from_node,
-    task_secret, to_node,
+    AdmitArtifactAnswer, AdmitArtifactRequest, AdmitCheckpointAnswer, AdmitCheckpointRequest,
+    AssignedTask, Assignment, Erase, Erased, FirstCheckpointAnswer, FirstCheckpointRequest,
+    ForgetCheckpointAnswer, ForgetCheckpointRequest, FromNode, HeartbeatAck, Hello,
+    KeepArtifactAnswer, KeepArtifactRequest, KeepCheckpointAnswer, KeepCheckpointRequest,
+    ListArtifactsAnswer, ListArtifactsRequest, OpenRemote, RemoveArtifactAnswer,
+    RemoveArtifactRequest, Report, ReportAck, TaskSecret, TaskSecretsAnswer, TaskSecretsRequest,
+    ToNode, Welcome, from_node, task_secret, to_node,
 };
 use prost::Message as _;
 use std::collections::BTreeMap;
@@ -384,6 +386,38 @@ impl NodeSessions for NodeSessionStub {
         request: Request<RemoveArtifactRequest>,
     ) -> Result<Response<RemoveArtifactAnswer>, Status> {
         let answer = self.artifacts().remove(request.get_ref())?;
+        Ok(Response::new(answer))
+    }
+
+    async fn admit_checkpoint(
+        &self,
+        request: Request<AdmitCheckpointRequest>,
+    ) -> Result<Response<AdmitCheckpointAnswer>, Status> {
+        let answer = self.artifacts().admit_checkpoint(request.get_ref())?;
+        Ok(Response::new(answer))
+    }
+
+    async fn keep_checkpoint(
+        &self,
+        request: Request<KeepCheckpointRequest>,
+    ) -> Result<Response<KeepCheckpointAnswer>, Status> {
+        let answer = self.artifacts().keep_checkpoint(request.into_inner())?;
+        Ok(Response::new(answer))
+    }
+
+    async fn forget_checkpoint(
+        &self,
+        request: Request<ForgetCheckpointRequest>,
+    ) -> Result<Response<ForgetCheckpointAnswer>, Status> {
+        let answer = self.artifacts().forget_checkpoint(request.get_ref())?;
+        Ok(Response::new(answer))
+    }
+
+    async fn first_checkpoint(
+        &self,
+        request: Request<FirstCheckpointRequest>,
+    ) -> Result<Response<FirstCheckpointAnswer>, Status> {
+        let answer = self.artifacts().first_checkpoint(request.get_ref())?;
         Ok(Response::new(answer))
     }
 }

@@ -148,7 +148,7 @@ fn checked(path: &str, bytes: u64) -> Result<(), Status> {
     Ok(())
 }
 
-async fn writer(
+pub(super) async fn writer(
     conn: &mut PgConnection,
     task: Option<&proto::NodeTask>,
 ) -> Result<ArtifactWriter, Status> {
@@ -187,7 +187,7 @@ fn clash(other: &str) -> proto::ArtifactRefusal {
 }
 
 /// Returns the refusal if a limit is exceeded.
-fn exceeded(error: StoreError) -> Result<proto::ArtifactRefusal, Status> {
+pub(super) fn exceeded(error: StoreError) -> Result<proto::ArtifactRefusal, Status> {
     match error {
         StoreError::Exceeded(exceeded) => Ok(proto::ArtifactRefusal {
             message: exceeded.to_string(),
@@ -197,7 +197,10 @@ fn exceeded(error: StoreError) -> Result<proto::ArtifactRefusal, Status> {
     }
 }
 
-fn unstored(error: StoreError) -> Status {
-    tracing::warn!(error = chain(&error), "a request about an artifact failed");
+pub(super) fn unstored(error: StoreError) -> Status {
+    tracing::warn!(
+        error = chain(&error),
+        "a request of a node about files failed"
+    );
     Status::unavailable("the store is not reachable now; try again")
 }

@@ -8,6 +8,7 @@ mod artifacts;
 mod assignment;
 mod binding;
 mod capacity;
+mod checkpoints;
 mod decode;
 mod erasing;
 mod generations;
@@ -188,6 +189,34 @@ impl NodeSessions for Sessions {
         request: Request<proto::RemoveArtifactRequest>,
     ) -> Result<Response<proto::RemoveArtifactAnswer>, Status> {
         self.answer(request, artifacts::remove).await
+    }
+
+    async fn admit_checkpoint(
+        &self,
+        request: Request<proto::AdmitCheckpointRequest>,
+    ) -> Result<Response<proto::AdmitCheckpointAnswer>, Status> {
+        self.answer(request, checkpoints::admit).await
+    }
+
+    async fn keep_checkpoint(
+        &self,
+        request: Request<proto::KeepCheckpointRequest>,
+    ) -> Result<Response<proto::KeepCheckpointAnswer>, Status> {
+        self.answer(request, checkpoints::keep).await
+    }
+
+    async fn forget_checkpoint(
+        &self,
+        request: Request<proto::ForgetCheckpointRequest>,
+    ) -> Result<Response<proto::ForgetCheckpointAnswer>, Status> {
+        self.answer(request, checkpoints::forget).await
+    }
+
+    async fn first_checkpoint(
+        &self,
+        request: Request<proto::FirstCheckpointRequest>,
+    ) -> Result<Response<proto::FirstCheckpointAnswer>, Status> {
+        self.answer(request, checkpoints::first).await
     }
 }
 

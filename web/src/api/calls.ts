@@ -264,6 +264,11 @@ export function checkpointFile(id: string, step: number, name: string): Promise<
   return take(client.GET("/api/v1/jobs/{id}/checkpoints/{step}/files/{name}", { params, parseAs: "blob" }));
 }
 
+export function checkpointArchive(id: string, step: number): Promise<Blob> {
+  const params = { path: { id, step } };
+  return take(client.GET("/api/v1/jobs/{id}/checkpoints/{step}/archive", { params, parseAs: "blob" }));
+}
+
 export function finalModel(id: string): Promise<Blob> {
   return take(client.GET("/api/v1/jobs/{id}/model", { params: { path: { id } }, parseAs: "blob" }));
 }

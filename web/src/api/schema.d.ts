@@ -282,9 +282,30 @@ export interface paths {
         };
         /**
          * List a job's checkpoints, newest first
-         * @description Includes pruned checkpoints. Each has its size, its measures and the reasons why it is retained.
+         * @description Includes pruned checkpoints of the built-in engine. Each has its size, its measures and the
+         *     reasons why it is retained. Checkpoints of programs have `file_count` and `metrics`.
          */
         get: operations["listCheckpoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{id}/checkpoints/{step}/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download a checkpoint of a program
+         * @description A tar file with its files. Their paths are relative to the job's checkpoint folder.
+         */
+        get: operations["downloadCheckpointArchive"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2071,6 +2092,12 @@ export interface components {
              */
             every_steps: number | null;
             /**
+             * @description Only for commands: names of files or folders in the checkpoint folder that are checkpoints,
+             *     such as `checkpoint-*`. `*` stands for any characters and `?` for one.
+             * @default null
+             */
+            files: string | null;
+            /**
              * Format: int32
              * @description Number of newest checkpoints that stay; 1 to 1000.
              * @default 3
@@ -2088,9 +2115,19 @@ export interface components {
         };
         /** @description One checkpoint of a job. */
         CheckpointView: components["schemas"]["Written"] & {
+            /**
+             * Format: int64
+             * @description Number of files of a program's checkpoint, which is downloaded as one archive. Absent for
+             *     the built-in engine.
+             */
+            file_count?: number | null;
             id: components["schemas"]["CheckpointId"];
             /** @description Why it is retained; empty once it is pruned or is about to be. */
             kept: components["schemas"]["Kept"][];
+            /** @description Newest values that rank 0 of a program had logged, by name. */
+            metrics?: {
+                [key: string]: number;
+            };
             /**
              * @description Whether it still exists: the job's checkpoint policy has not pruned it. Its `files` can then
              *     be downloaded.
@@ -3467,12 +3504,16 @@ export interface components {
         };
         /** @description The best checkpoints stay, however old they are. */
         KeepBest: {
+            /** @description Only for the built-in engine. */
             by?: components["schemas"]["Measure"];
             /**
              * Format: int32
-             * @description Number of checkpoints; 1 to 1000.
+             * @description Number of checkpoints; 1 to 1000. Default: 1.
              */
-            count: number;
+            count?: number;
+            goal?: components["schemas"]["Goal"] | null;
+            /** @description Only for commands, with `goal`: any metric that rank 0 logs. */
+            metric?: string | null;
         };
         /**
          * @description Why a checkpoint is retained.
@@ -4303,7 +4344,7 @@ export interface components {
         /**
          * @description A checkpoint of another job of the same tenant. The new job starts with its parameters,
          *     optimizer state and step count, and follows its own document. `stop` includes the steps of the
-         *     other job.
+         *     other job. The checkpoint folder of a command contains that checkpoint when the command starts.
          */
         Origin: {
             /** @description Job that wrote the checkpoint. */
@@ -7132,16 +7173,25 @@ export interface components {
             bytes: number;
             /** Format: double */
             epoch: number;
-            /** @description Names of its files, including the manifest and the list of checksums. */
+            /**
+             * @description Names of its files, including the manifest and the list of checksums. Empty for a user's
+             *     program.
+             */
             files?: string[];
             /**
              * Format: double
              * @description Test loss at this step, if it was evaluated there.
              */
             loss?: number | null;
-            /** @description Hex SHA-256 of the manifest, which contains the checksums of the files. */
+            /**
+             * @description Hex SHA-256 of the manifest, which contains the checksums of the files. Of a user's program
+             *     in a bucket: that of its archive; empty in a folder.
+             */
             manifest_sha256: string;
-            /** @description Folder, relative to the cluster's checkpoint root. */
+            /**
+             * @description Folder, relative to the cluster's checkpoint root. Of a user's program: file or folder,
+             *     relative to the job's checkpoint folder.
+             */
             path: string;
             /**
              * Format: int64
@@ -7764,6 +7814,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Page_CheckpointView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    downloadCheckpointArchive: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+                /** @description Step of the checkpoint */
+                step: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tar file */
+            200: {
+                headers: {
+                    /** @description Hex SHA-256 of the tar file, if the cluster keeps checkpoints in a bucket */
+                    "Muster-Sha256"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": number[];
                 };
             };
             /** @description A refusal */

@@ -7,10 +7,14 @@ use clap::Args;
 use futures::StreamExt as _;
 use muster_client::Download;
 use muster_model::checkpoint::Kept;
+use muster_model::program_checkpoint::MAX_PROGRAM_FILES;
 use muster_model::view::CheckpointView;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Seek as _};
 use std::path::{Path, PathBuf};
 use tokio::io::AsyncWriteExt as _;
+
+/// Maximum number of metrics of a checkpoint in a table.
+const SHOWN_METRICS: usize = 4;
 
 #[derive(Debug, Args)]
 pub struct CheckpointsArgs {
@@ -52,6 +56,10 @@ impl CheckpointsArgs {
             tokio::fs::create_dir_all(&self.to)
                 .await
                 .with_context(|| format!("create {}", self.to.display()))?;
+            if chosen.file_count.is_some() {
+                let download = session.client.checkpoint_archive(job.id, step).await?;
+                return unpack(download, &self.to, &chosen.written.path).await;
+            }
             for file in &chosen.written.files {
                 anyhow::ensure!(
                     Path::new(file).file_name() == Some(file.as_ref()),
@@ -65,6 +73,9 @@ impl CheckpointsArgs {
         session.output.print(&checkpoints, |checkpoints| {
             if checkpoints.is_empty() {
                 return "no checkpoints yet".to_owned();
+            }
+            if checkpoints.iter().any(|one| one.file_count.is_some()) {
+                return of_program(checkpoints);
             }
             table(
                 ["step", "epoch", "size", "accuracy", "loss", "kept", "path"],
@@ -82,6 +93,59 @@ impl CheckpointsArgs {
             )
         })
     }
+}
+
+/// Returns the table of a program's checkpoints.
+fn of_program(checkpoints: &[CheckpointView]) -> String {
+    let rows = checkpoints.iter().map(|one| {
+        let metrics = one.metrics.iter().take(SHOWN_METRICS);
+        let mut metrics: Vec<_> = metrics
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        if one.metrics.len() > SHOWN_METRICS {
+            metrics.push("...".to_owned());
+        }
+        [
+            one.written.step.to_string(),
+            one.written.path.clone(),
+            bytes(one.written.bytes),
+            one.file_count.unwrap_or(0).to_string(),
+            kept(one),
+            metrics.join(" "),
+        ]
+    });
+    table(["step", "path", "size", "files", "kept", "metrics"], rows)
+}
+
+/// Downloads a tar file beside its target and unpacks it there.
+async fn unpack(download: Download, to: &Path, path: &str) -> anyhow::Result<()> {
+    let expected = download.sha256.clone();
+    let part = tempfile::Builder::new()
+        .prefix(".muster-")
+        .suffix(".tar")
+        .tempfile_in(to)
+        .with_context(|| format!("write into {}", to.display()))?
+        .into_temp_path();
+    fetch(download, &part).await?;
+    let (part, folder) = (part, to.to_owned());
+    let unpacking = tokio::task::spawn_blocking(move || {
+        let mut file = std::fs::File::open(&part)?;
+        if let Some(expected) = expected {
+            let found = muster_archive::digest_of(&file)?;
+            file.rewind()?;
+            anyhow::ensure!(
+                found == expected,
+                "it was received with the SHA-256 {found}; expected {expected}; download it again"
+            );
+        }
+        Ok(muster_archive::unpack_files(
+            &file,
+            &folder,
+            MAX_PROGRAM_FILES,
+        )?)
+    });
+    unpacking.await??;
+    line(&format!("unpacked {}", to.join(path).display()))
 }
 
 /// Returns four decimal places, or a dash if the checkpoint was not evaluated.
@@ -117,8 +181,17 @@ impl ModelArgs {
     }
 }
 
+/// Downloads a file and says where it is.
+async fn save(download: Download, to: &Path) -> anyhow::Result<()> {
+    fetch(download, to).await?;
+    if to.as_os_str() == "-" {
+        return Ok(());
+    }
+    line(&format!("wrote {}", to.display()))
+}
+
 /// Downloads to a temporary name and renames the file. Shows a progress bar on a terminal.
-async fn save(mut download: Download, to: &Path) -> anyhow::Result<()> {
+async fn fetch(mut download: Download, to: &Path) -> anyhow::Result<()> {
     let bar = match download.bytes {
         Some(total) if std::io::stderr().is_terminal() => indicatif::ProgressBar::new(total),
         _ => indicatif::ProgressBar::hidden(),
@@ -149,5 +222,5 @@ async fn save(mut download: Download, to: &Path) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("write {}", to.display()))?;
     bar.finish_and_clear();
-    line(&format!("wrote {}", to.display()))
+    Ok(())
 }

@@ -12,6 +12,7 @@ mod edit;
 mod engine;
 mod exchange;
 mod interactive;
+mod keep_best;
 mod lenient;
 mod node_constraints;
 mod origin;
@@ -39,6 +40,7 @@ pub use engine::{
 };
 pub use exchange::{Algorithm, Averaging, Consistency, Exchange, Rate, Topology};
 pub use interactive::Interactive;
+pub use keep_best::{KeepBest, Measure};
 pub use node_constraints::{
     LabelOperator, NodeConstraints, NodeRequirement, NodeTraits, UnmetConstraint,
 };
@@ -88,7 +90,7 @@ pub struct JobSpec {
     /// A user's program. Exactly one of `engine` and `command` is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
-    /// Checkpoint of another job from which training starts; only with `engine`.
+    /// Checkpoint of another job from which training starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Origin>,
     /// Jobs of the tenant that must end before this one starts, at most 16.
@@ -288,18 +290,11 @@ pub struct CheckpointPolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub keep_every_steps: Option<u64>,
-}
-
-/// The best checkpoints stay, however old they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct KeepBest {
-    /// Number of checkpoints; 1 to 1000.
-    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1000))]
-    pub count: u32,
-    #[serde(default)]
-    pub by: Measure,
+    /// Only for commands: names of files or folders in the checkpoint folder that are checkpoints,
+    /// such as `checkpoint-*`. `*` stands for any characters and `?` for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 255))]
+    pub files: Option<String>,
 }
 
 /// Evaluations on the test split in addition to the end of every epoch and of training.
@@ -312,18 +307,6 @@ pub struct EvaluationPolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub every_steps: Option<u64>,
-}
-
-/// Measure of an evaluation on the test split.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub enum Measure {
-    /// Higher is better.
-    #[default]
-    Accuracy,
-    /// Lower is better.
-    Loss,
 }
 
 /// When training ends: at the first of these conditions. At least one of `epochs`, `steps` and
@@ -571,6 +554,7 @@ impl Default for CheckpointPolicy {
             keep: 3,
             keep_best: None,
             keep_every_steps: None,
+            files: None,
         }
     }
 }

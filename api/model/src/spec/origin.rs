@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// A checkpoint of another job of the same tenant. The new job starts with its parameters,
 /// optimizer state and step count, and follows its own document. `stop` includes the steps of the
-/// other job.
+/// other job. The checkpoint folder of a command contains that checkpoint when the command starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -29,12 +29,17 @@ impl JobSpec {
     /// # Errors
     /// One [`FieldError`] per obstacle.
     pub fn check_origin(&self, parent: &Self, step: u64) -> Result<u64, Vec<FieldError>> {
-        // `validate` has already refused `from` together with a command.
         let Some(engine) = &self.engine else {
-            return Ok(step);
+            if parent.command.is_some() {
+                return Ok(step);
+            }
+            let expected =
+                "a job with a command: a program does not read checkpoints of the built-in engine";
+            let value = "a job of the built-in engine".to_owned();
+            return Err(vec![wrong("from.job", value, expected.to_owned())]);
         };
         let Some(other) = &parent.engine else {
-            let expected = "a job of the built-in engine: the checkpoints of a program are its own";
+            let expected = "a job of the built-in engine, which reads no checkpoint of a program";
             let value = "a job with a command".to_owned();
             return Err(vec![wrong("from.job", value, expected.to_owned())]);
         };

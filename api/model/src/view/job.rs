@@ -437,6 +437,13 @@ pub struct CheckpointView {
     pub retained: bool,
     /// Why it is retained; empty once it is pruned or is about to be.
     pub kept: Vec<Kept>,
+    /// Number of files of a program's checkpoint, which is downloaded as one archive. Absent for
+    /// the built-in engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_count: Option<u64>,
+    /// Newest values that rank 0 of a program had logged, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
 }
 
 #[cfg(test)]

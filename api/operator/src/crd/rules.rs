@@ -131,10 +131,6 @@ fn of_spec() -> Value {
             "spec.interactive: expected none beside engine, since users work only in programs of their own",
         ),
         rule(
-            "!has(self.command) || !has(self.from)",
-            "spec.from: expected none beside command, whose checkpoints are its own",
-        ),
-        rule(
             "!has(self.command) || !has(self.scale) || !has(self.scale.ps_shards)",
             "spec.scale.ps_shards: expected none beside command, whose parameter_servers says how many there are",
         ),

@@ -194,8 +194,9 @@ async fn fact(
                 checkpoint: checkpoint.clone(),
             })
         }
-        TaskReport::CheckpointReported { step } => {
-            if task.role == (Role::Worker { rank: 0 }) {
+        TaskReport::CheckpointReported { step, path } => {
+            // With a path the checkpoint counts once its node has registered it.
+            if task.role == (Role::Worker { rank: 0 }) && path.is_none() {
                 // A clock that is ahead must not make the checkpoint younger than the report.
                 progress::reported_checkpoint(conn, job, *step, at.min(sum.now)).await?;
             }

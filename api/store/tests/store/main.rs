@@ -20,6 +20,7 @@ mod plan;
 mod pool;
 mod priority_class;
 mod program;
+mod program_checkpoint;
 mod question;
 mod queue;
 mod report;

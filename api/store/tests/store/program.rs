@@ -135,12 +135,13 @@ async fn newest_checkpoint_report_of_rank_0_is_kept() -> anyhow::Result<()> {
     let job = submit(&world, program("p", 60)).await?;
     let (chief, _) = world.start(job, 0, &[0], 9).await?;
     assert_eq!(world.loaded(job, 10).await?.reported, None);
-    let reports = [5, 8].map(|step| TaskReport::CheckpointReported { step });
+    let reports = [5, 8].map(|step| TaskReport::CheckpointReported { step, path: None });
     world.tell(chief, 1, 0, &reports).await?;
     assert_eq!(world.loaded(job, 60).await?.reported, Some((8, at(50))));
     // Older lines after a reconnection change nothing, and a clock that is ahead does not count.
     for (first_seq, step, seconds, expected) in [(2, 3, 40, 8), (3, 9, 80, 9)] {
-        let events = vec![(at(seconds), TaskReport::CheckpointReported { step })];
+        let told = TaskReport::CheckpointReported { step, path: None };
+        let events = vec![(at(seconds), told)];
         let run = TaskEvents {
             task_id: chief,
             revision: 1,

@@ -9,14 +9,8 @@ import { Icon } from "../../ui/icon";
 import { save } from "../../ui/save";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { bytes, count, loss, percent } from "../../words/number";
-
-/** Reason why a checkpoint is retained. */
-const reasons: Record<CheckpointView["kept"][number], string> = {
-  newest: "newest",
-  best: "best",
-  milestone: "milestone",
-  origin: "another job's origin",
-};
+import { ProgramCheckpoints } from "./program-checkpoints";
+import { reasons } from "./reasons";
 
 export function Checkpoints({ job, resource }: { job: JobView; resource: Resource<CheckpointView[]> }) {
   const [pruned, setPruned] = useState(false);
@@ -34,6 +28,7 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
   };
   if (resource.error !== null) return <Failure error={resource.error} retry={resource.reload} />;
   if (resource.data === null) return <Loading label="Loading checkpoints" />;
+  if (job.spec.command != null) return <ProgramCheckpoints job={job} list={resource.data} reload={resource.reload} />;
   const newestFirst = [...resource.data].sort((a, b) => b.step - a.step);
   const shown = newestFirst.filter((one) => one.retained || pruned);
   const gone = newestFirst.filter((one) => !one.retained).length;

@@ -79,7 +79,7 @@ export function JobHead({ job, onChanged, onDeleted }: Props) {
             </button>
           ) : null}
           {canCancel(job) ? <VerbButton verb="cancel" icon="cancel" onAsk={ask} /> : null}
-          {job.resume_step === null || job.spec.engine === undefined ? null : (
+          {job.resume_step === null ? null : (
             <Link className="button" to={`/submit?from=${job.id}`} title="Begin a new job from its newest checkpoint">
               <Icon name="submit" /> Fork
             </Link>

@@ -33,9 +33,27 @@ export async function againOf(id: string, signal?: AbortSignal): Promise<string>
  */
 export function ownFields(spec: JobView["spec"]): JobView["spec"] {
   if (spec.command == null) return spec;
-  const own = Object.fromEntries(Object.entries(spec).filter(([name]) => !ENGINE_FIELDS.has(name))) as JobView["spec"];
+  const kept = Object.entries(spec).filter(([name]) => !ENGINE_FIELDS.has(name));
+  const checkpoint = ownCheckpoint(spec.checkpoint);
+  const all = checkpoint === undefined ? kept : [...kept, ["checkpoint", checkpoint]];
+  const own = Object.fromEntries(all) as JobView["spec"];
   if (own.resources?.worker === undefined) return own;
   return { ...own, resources: { worker: own.resources.worker } };
+}
+
+/** Number of newest checkpoints that stay by default. */
+const KEEP = 3;
+
+/** Returns what a command's document says about checkpoints, if anything. */
+function ownCheckpoint(policy: JobView["spec"]["checkpoint"]): Record<string, unknown> | undefined {
+  if (policy === undefined) return undefined;
+  const { files, keep = KEEP, keep_best } = policy;
+  const own = {
+    ...(files == null ? {} : { files }),
+    ...(keep === KEEP ? {} : { keep }),
+    ...(keep_best == null ? {} : { keep_best }),
+  };
+  return Object.keys(own).length === 0 ? undefined : own;
 }
 
 /** Labels that describe the code, the array and the schedule of one submission. */
@@ -67,7 +85,7 @@ export function documentOf(
   const from = { job: parent.id, ...(step === null ? {} : { step }) };
   const { stop, raised } = further(parent.spec.stop, checkpoint);
   return {
-    text: toYaml({ ...unlabelled(parent.spec), ...(stop === undefined ? {} : { stop }), from }),
+    text: toYaml({ ...ownFields(unlabelled(parent.spec)), ...(stop === undefined ? {} : { stop }), from }),
     checkpoint,
     raised,
   };

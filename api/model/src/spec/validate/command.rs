@@ -3,12 +3,10 @@
 use super::Errors;
 use super::git;
 use super::pod::parts_are_right;
-use super::secrets;
+use super::{checkpoints, secrets};
 use crate::metric::{NAME_RULE, is_name};
 use crate::spec::output_metrics;
-use crate::spec::{
-    CheckpointPolicy, Command, EvaluationPolicy, Exchange, JobSpec, KeptPath, Stop, is_sha256,
-};
+use crate::spec::{Command, EvaluationPolicy, Exchange, JobSpec, KeptPath, Stop, is_sha256};
 use std::collections::BTreeSet;
 
 const MOST_ARGUMENTS: usize = 256;
@@ -123,13 +121,8 @@ impl JobSpec {
     fn check_what_only_the_engine_has(&self, errors: &mut Errors) {
         let exchange = self.exchange == Exchange::default();
         errors.check("exchange", &"given", exchange, ONLY_BUILT_IN);
-        let checkpoint = self.checkpoint == CheckpointPolicy::default();
-        errors.check(
-            "checkpoint",
-            &"given",
-            checkpoint,
-            "left out: a command writes its checkpoints itself, into $MUSTER_CHECKPOINT_DIR",
-        );
+        self.check_checkpoint(errors);
+        checkpoints::check(errors, &self.checkpoint);
         let evaluate = self.evaluate == EvaluationPolicy::default();
         errors.check("evaluate", &"given", evaluate, ONLY_BUILT_IN);
         let only_known = Stop {
@@ -149,12 +142,6 @@ impl JobSpec {
         if let Some(target) = &self.stop.target {
             target.check(true, errors);
         }
-        errors.check(
-            "from",
-            &"given",
-            self.from.is_none(),
-            "left out: a program's checkpoints are its own, and it looks for them where it likes",
-        );
         errors.check(
             "scale.ps_shards",
             &"given",

@@ -1,6 +1,7 @@
 //! Rules of a well-formed job document. Every error names the field, its value and the expected
 //! value.
 
+mod checkpoints;
 mod command;
 mod compression;
 mod cpu_only;
@@ -102,6 +103,7 @@ impl JobSpec {
                 self.check_exchange(&mut errors, engine);
                 self.check_scale(&mut errors, engine);
                 self.check_checkpoint(&mut errors);
+                checkpoints::check_engine(&mut errors, &self.checkpoint);
                 self.check_stop(&mut errors);
                 self.check_bytes_of_all_tasks(&mut errors);
             }

@@ -272,6 +272,8 @@ fn best_checkpoints_stay_independent_of_their_age() {
         keep_best: Some(KeepBest {
             count: 2,
             by: Measure::Accuracy,
+            metric: None,
+            goal: None,
         }),
         ..newest(1)
     };

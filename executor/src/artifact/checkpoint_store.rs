@@ -1,0 +1,356 @@
+//! Checkpoints of programs: measured in the checkpoint folder, uploaded to a bucket as one tar file
+//! each, recorded by the scheduler, and pruned.
+
+use super::checkpoint_client::{Beginning, CheckpointAdmission};
+use super::error::ArtifactError;
+use super::in_flight::BytesInFlight;
+use super::object::{self, ObjectWriter, Pieces, aside, pieces_of};
+use super::store::{ArtifactStore, PAUSES_MS, fill};
+use crate::clock;
+use crate::folder::NodeTaskFolder;
+use crate::gc;
+use crate::opener::{self, FolderHandle, files_below, open_below};
+use muster_archive::{TarFile, TarStream};
+use muster_model::assignment::TaskLaunch;
+use muster_model::id::TaskId;
+use muster_model::place::Place;
+use muster_model::program_checkpoint::{MAX_PROGRAM_BYTES, MAX_PROGRAM_FILES};
+use muster_proto::session::{
+    DeclaredCheckpoint, KeepCheckpointAnswer, KeepCheckpointRequest, RecordedCheckpoint,
+};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Bytes of a tar file per file beside its content: header, long name and padding.
+const MAX_TAR_BYTES_PER_FILE: u64 = 4096;
+
+/// Checkpoint folder of a task as the daemon sees it.
+#[derive(Debug, Clone)]
+pub(super) enum CheckpointFolder {
+    /// The folder of the job, on a file system that all nodes share.
+    Shared {
+        root: PathBuf,
+        tenant: String,
+        job: String,
+    },
+    /// A folder of the task alone.
+    OfTask(PathBuf),
+}
+
+/// A checkpoint that is to be kept.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Declaration {
+    pub step: u64,
+    pub path: String,
+    pub metrics: BTreeMap<String, f64>,
+    pub is_found: bool,
+    /// Time of the report, or at which it was found.
+    pub at_ms: u64,
+    /// Number of uploads during which it changed.
+    pub changes: u32,
+}
+
+/// State of a file, to notice changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CheckpointFile {
+    pub path: String,
+    pub bytes: u64,
+    inode: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl CheckpointFolder {
+    pub(super) fn new(place: &Place, launch: &TaskLaunch, folder: &NodeTaskFolder) -> Self {
+        match place {
+            Place::Folder(root) => Self::Shared {
+                root: root.clone(),
+                tenant: launch.tenant_id.to_string(),
+                job: launch.job_id.to_string(),
+            },
+            Place::Bucket(_) => Self::OfTask(folder.checkpoints()),
+        }
+    }
+
+    /// Opens it without following links below the root or the tasks' folder.
+    pub(super) fn open(&self) -> io::Result<FolderHandle> {
+        match self {
+            Self::Shared { root, tenant, job } => FolderHandle::at(root)?
+                .inner(OsStr::new(tenant))?
+                .inner(OsStr::new(job)),
+            Self::OfTask(path) => {
+                let (task, name) = opener::split(path)?;
+                FolderHandle::itself(task)?.inner(name)
+            }
+        }
+    }
+
+    /// Returns the files of a checkpoint.
+    pub(super) fn files(&self, path: &str) -> io::Result<Vec<CheckpointFile>> {
+        let files = files_below(&self.open()?, path, MAX_PROGRAM_FILES)?;
+        let files = files.into_iter().map(|file| CheckpointFile {
+            bytes: file.metadata.len(),
+            inode: file.metadata.ino(),
+            modified: (file.metadata.mtime(), file.metadata.mtime_nsec()),
+            changed: (file.metadata.ctime(), file.metadata.ctime_nsec()),
+            path: file.path,
+        });
+        Ok(files.collect())
+    }
+
+    /// Removes a checkpoint. A missing one is no error.
+    fn remove(&self, path: &str) -> io::Result<()> {
+        let top = match self.open() {
+            // A task may remove its own folder. A shared one may only not be mounted.
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && matches!(self, Self::OfTask(_)) =>
+            {
+                return Ok(());
+            }
+            opened => opened?,
+        };
+        let removing = above(top, path).and_then(|(folder, name)| gc::remove_within(&folder, name));
+        match removing {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the program has removed a checkpoint. A folder that cannot be opened now has lost
+    /// nothing.
+    fn has_lost(&self, path: &str) -> bool {
+        let Ok(top) = self.open() else {
+            return false;
+        };
+        let found = above(top, path).and_then(|(folder, name)| folder.metadata(name));
+        found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// Opens the folder of a path, and returns the last name.
+fn above(top: FolderHandle, path: &str) -> io::Result<(FolderHandle, &OsStr)> {
+    let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let mut folder = top;
+    for part in folders.split('/').filter(|part| !part.is_empty()) {
+        folder = folder.inner(OsStr::new(part))?;
+    }
+    Ok((folder, OsStr::new(name)))
+}
+
+impl ArtifactStore {
+    /// Keeps a checkpoint and prunes others. A checkpoint that is recorded already is not stored
+    /// again.
+    ///
+    /// # Errors
+    /// [`ArtifactError`]; nothing was recorded then.
+    pub(super) async fn keep_checkpoint(
+        &self,
+        task: TaskId,
+        folder: &CheckpointFolder,
+        declaration: &Declaration,
+    ) -> Result<(), ArtifactError> {
+        let files = measured(folder, &declaration.path).await?;
+        let declared = DeclaredCheckpoint {
+            step: declaration.step,
+            path: declaration.path.clone(),
+            bytes: files.iter().map(|file| file.bytes).sum(),
+            file_count: files.len() as u64,
+            is_found: declaration.is_found,
+        };
+        if declared.bytes > MAX_PROGRAM_BYTES {
+            let most = MAX_PROGRAM_BYTES;
+            return Err(ArtifactError::Large { most });
+        }
+        let of_job = match self.client.admit_checkpoint(task, &declared).await? {
+            CheckpointAdmission::Present => return Ok(()),
+            CheckpointAdmission::Fits { folder } => folder,
+        };
+        let mut request = KeepCheckpointRequest {
+            task: None,
+            declared: Some(declared),
+            object: String::new(),
+            sha256: String::new(),
+            metrics: declaration.metrics.clone().into_iter().collect(),
+            age_ms: 0,
+        };
+        if matches!(self.place, Place::Bucket(_)) {
+            (request.object, request.sha256) = self.upload(folder, &of_job, files).await?;
+        }
+        let age_ms = clock::boottime_ms().saturating_sub(declaration.at_ms);
+        request.age_ms = age_ms;
+        let kept = self.record_checkpoint(task, &request).await;
+        if let Err(error) = &kept
+            && !error.is_away()
+            && !request.object.is_empty()
+        {
+            object::remove(&self.place, &of_job, &request.object).await;
+        }
+        let kept = kept?;
+        for replaced in &kept.replaced {
+            object::remove(&self.place, &of_job, replaced).await;
+        }
+        self.prune(task, folder, (&of_job, kept.checkpoints)).await;
+        Ok(())
+    }
+
+    /// Uploads the files as one object. Returns its name and SHA-256.
+    async fn upload(
+        &self,
+        folder: &CheckpointFolder,
+        of_job: &str,
+        files: Vec<CheckpointFile>,
+    ) -> Result<(String, String), ArtifactError> {
+        let path = files.first().map(|file| file.path.clone());
+        let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+        let most_bytes = bytes + (files.len() as u64 + 1) * MAX_TAR_BYTES_PER_FILE;
+        let object = clock::random_id()
+            .map_err(ArtifactError::Store)?
+            .to_string();
+        let begun =
+            ObjectWriter::begin(&self.place, of_job, &object, (most_bytes, self.modes)).await;
+        let mut writer = begun?;
+        let archived = files.iter().map(|file| TarFile {
+            path: file.path.clone(),
+            bytes: file.bytes,
+        });
+        let archived: Vec<TarFile> = archived.collect();
+        let top = folder.open().map_err(ArtifactError::Read)?;
+        let content = pieces_of(TarStream::new(archived, move |path| open_below(&top, path)));
+        // A job's checkpoints are uploaded one after the other, apart from its artifacts.
+        let alone = BytesInFlight::default();
+        let mut reserved = alone.reserve(of_job, (most_bytes, most_bytes))?;
+        let written = fill(&mut writer, &mut reserved, content).await;
+        let is_same = written.is_ok() && unchanged(folder, files).await;
+        match written {
+            Ok(written) if is_same => Ok((object, written.sha256)),
+            written => {
+                writer.give_up().await;
+                object::remove(&self.place, of_job, &object).await;
+                match written {
+                    Err(ArtifactError::Read(error))
+                        if error.kind() == io::ErrorKind::UnexpectedEof =>
+                    {
+                        Err(ArtifactError::Changed)
+                    }
+                    Err(error) => Err(error),
+                    Ok(_) => {
+                        tracing::debug!(?path, "a checkpoint changed during its upload");
+                        Err(ArtifactError::Changed)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Records a checkpoint. A repetition after a lost answer has the same result.
+    async fn record_checkpoint(
+        &self,
+        task: TaskId,
+        request: &KeepCheckpointRequest,
+    ) -> Result<KeepCheckpointAnswer, ArtifactError> {
+        let mut pauses_ms = PAUSES_MS.into_iter();
+        loop {
+            let error = match self.client.keep_checkpoint(task, request).await {
+                Err(error) if error.is_transient() => error,
+                done => return done,
+            };
+            let Some(pause_ms) = pauses_ms.next() else {
+                return Err(error);
+            };
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+        }
+    }
+
+    /// Removes what the policy does not retain, and records of files that the program has removed.
+    /// What cannot be removed now is tried again after the next checkpoint.
+    async fn prune(
+        &self,
+        task: TaskId,
+        folder: &CheckpointFolder,
+        (of_job, recorded): (&str, Vec<RecordedCheckpoint>),
+    ) {
+        let is_shared = matches!(self.place, Place::Folder(_));
+        for one in recorded {
+            let (folder, path) = (folder.clone(), one.path.clone());
+            let is_retained = one.is_retained;
+            let looking = aside(move || {
+                if is_retained {
+                    return Ok(is_shared && folder.has_lost(&path));
+                }
+                folder.remove(&path).map(|()| true)
+            });
+            match looking.await {
+                Ok(false) => continue,
+                Ok(true) => {}
+                Err(error) => {
+                    tracing::warn!(task.id = %task, path = one.path, %error, "a pruned checkpoint is not removed");
+                    continue;
+                }
+            }
+            if !one.object.is_empty() {
+                object::remove(&self.place, of_job, &one.object).await;
+            }
+            let forgotten = self
+                .client
+                .forget_checkpoint(task, &one.id, one.is_retained);
+            if let Err(error) = forgotten.await {
+                tracing::debug!(task.id = %task, path = one.path, %error, "a pruned checkpoint is still listed");
+            }
+        }
+    }
+
+    /// Returns how the program of a task begins.
+    ///
+    /// # Errors
+    /// [`ArtifactError`].
+    pub(crate) async fn first_checkpoint(&self, task: TaskId) -> Result<Beginning, ArtifactError> {
+        self.client.first_checkpoint(task).await
+    }
+
+    /// Opens the content of that checkpoint in a bucket.
+    ///
+    /// # Errors
+    /// [`ArtifactError::Missing`] if there is none; [`ArtifactError`].
+    pub(crate) async fn open_first_checkpoint(
+        &self,
+        task: TaskId,
+    ) -> Result<Pieces, ArtifactError> {
+        let found = self.client.first_checkpoint(task).await?.checkpoint;
+        let found = found.filter(|(_, found)| !found.object.is_empty());
+        let Some((folder, found)) = found else {
+            return Err(ArtifactError::Missing("its first checkpoint".to_owned()));
+        };
+        let content = object::open(&self.place, &folder, &found.object).await?;
+        content.ok_or(ArtifactError::Missing(found.path))
+    }
+}
+
+async fn measured(
+    folder: &CheckpointFolder,
+    path: &str,
+) -> Result<Vec<CheckpointFile>, ArtifactError> {
+    let (folder, path) = (folder.clone(), path.to_owned());
+    match aside(move || folder.files(&path)).await {
+        Ok(files) if files.is_empty() => Err(ArtifactError::NoCheckpoint),
+        Ok(files) => Ok(files),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ArtifactError::NoCheckpoint),
+        Err(error) => Err(ArtifactError::Read(error)),
+    }
+}
+
+async fn unchanged(folder: &CheckpointFolder, files: Vec<CheckpointFile>) -> bool {
+    let folder = folder.clone();
+    let looking = aside(move || {
+        for file in files {
+            if folder.files(&file.path)? != [file] {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    });
+    looking.await.unwrap_or(false)
+}

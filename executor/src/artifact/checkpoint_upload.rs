@@ -1,0 +1,139 @@
+//! Passes over the declared checkpoints of one task.
+
+use super::checkpoint_store::{CheckpointFolder, Declaration};
+use super::declared::DeclaredCheckpoints;
+use super::error::ArtifactError;
+use super::store::ArtifactStore;
+use super::upload::PassResult;
+use crate::events;
+use crate::folder::NodeTaskFolder;
+use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::error_chain::chain;
+use muster_model::id::TaskId;
+use muster_model::task::Role;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Number of uploads during which a checkpoint may change before it is given up.
+const MAX_CHANGES: u32 = 3;
+/// Maximum number of events about checkpoints of a task that are not kept.
+const MAX_NOTES: usize = 20;
+
+/// Checkpoints of rank 0 of a program.
+#[derive(Debug)]
+pub(super) struct CheckpointUploads {
+    task: TaskId,
+    task_folder: NodeTaskFolder,
+    folder: CheckpointFolder,
+    declared: Arc<Mutex<DeclaredCheckpoints>>,
+    notes: BTreeSet<String>,
+}
+
+impl CheckpointUploads {
+    /// Returns `None` for other tasks than rank 0.
+    pub(super) fn new(
+        store: &ArtifactStore,
+        launch: &TaskLaunch,
+        task_folder: &NodeTaskFolder,
+    ) -> Option<Self> {
+        if launch.role != (Role::Worker { rank: 0 }) {
+            return None;
+        }
+        let folder = CheckpointFolder::new(&store.place, launch, task_folder);
+        let declared = DeclaredCheckpoints::new(launch, task_folder, folder.clone());
+        Some(Self {
+            task: launch.task_id,
+            task_folder: task_folder.clone(),
+            folder,
+            declared: Arc::new(Mutex::new(declared)),
+            notes: BTreeSet::new(),
+        })
+    }
+
+    /// Keeps what was declared. `waits` says whether a checkpoint waits.
+    pub(super) async fn pass(
+        &mut self,
+        store: &ArtifactStore,
+        has_ended: bool,
+        waits: &AtomicBool,
+    ) -> PassResult {
+        let declared = Arc::clone(&self.declared);
+        let looking = tokio::task::spawn_blocking(move || lock(&declared).look(has_ended));
+        if looking.await.is_err() {
+            return PassResult::Unsettled;
+        }
+        loop {
+            let (next, left) = {
+                let declared = lock(&self.declared);
+                (declared.waiting.front().cloned(), declared.waiting.len())
+            };
+            waits.store(left > 0, Ordering::Release);
+            let Some(next) = next else {
+                return PassResult::Settled;
+            };
+            let kept = store.keep_checkpoint(self.task, &self.folder, &next).await;
+            match kept {
+                Ok(()) => self.settle(&next),
+                Err(error) if error.is_over() || error.is_stale() => {
+                    waits.store(false, Ordering::Release);
+                    return PassResult::Over;
+                }
+                Err(ArtifactError::Changed) if next.changes + 1 < MAX_CHANGES => {
+                    self.change(&next);
+                    return PassResult::Unsettled;
+                }
+                Err(error) if error.is_transient() && !matches!(error, ArtifactError::Changed) => {
+                    tracing::warn!(task.id = %self.task, error = chain(&error), "a checkpoint waits");
+                    return PassResult::Unsettled;
+                }
+                // Of several checkpoints, an earlier one may have been pruned already.
+                Err(ArtifactError::NoCheckpoint) if left > 1 || next.is_found => {
+                    self.settle(&next);
+                }
+                Err(error) => {
+                    self.note(&next, &error);
+                    self.settle(&next);
+                }
+            }
+        }
+    }
+
+    /// Removes a declaration, unless the program has made it again.
+    fn settle(&self, done: &Declaration) {
+        let mut declared = lock(&self.declared);
+        declared.waiting.retain(|waiting| waiting != done);
+    }
+
+    /// Moves a checkpoint that changed during its upload behind the others.
+    fn change(&self, changed: &Declaration) {
+        let mut declared = lock(&self.declared);
+        let place = declared.waiting.iter().position(|one| one == changed);
+        if let Some(mut one) = place.and_then(|place| declared.waiting.remove(place)) {
+            one.changes += 1;
+            declared.waiting.push_back(one);
+        }
+    }
+
+    /// Adds an event about a checkpoint that is not kept, once.
+    fn note(&mut self, declaration: &Declaration, error: &ArtifactError) {
+        let message = format!(
+            "checkpoint {:?} of step {} is not registered: {}",
+            declaration.path,
+            declaration.step,
+            chain(error)
+        );
+        tracing::warn!(task.id = %self.task, message);
+        if self.notes.len() >= MAX_NOTES || !self.notes.insert(message.clone()) {
+            return;
+        }
+        let report = TaskReport::Note { message };
+        if let Err(error) = events::append(&self.task_folder.events(), &[report]) {
+            tracing::warn!(task.id = %self.task, %error, "its owner is not told");
+        }
+    }
+}
+
+fn lock(declared: &Mutex<DeclaredCheckpoints>) -> MutexGuard<'_, DeclaredCheckpoints> {
+    declared.lock().unwrap_or_else(PoisonError::into_inner)
+}
