@@ -22,12 +22,21 @@ command:
 verdicts: { hang_s: 5 }
 "#;
 
+/// A server that prints nothing, so that only the sessions are use.
 fn interactive(port: u16, idle_minutes: f64) -> String {
     format!(
         "
 version: muster/v1
 name: serve
-command: {{ argv: [python3, -m, http.server, '{port}', --bind, 127.0.0.1] }}
+command:
+  argv:
+    - python3
+    - -c
+    - |
+      import http.server as server
+      class Quiet(server.SimpleHTTPRequestHandler):
+          def log_message(self, *_): pass
+      server.HTTPServer(('127.0.0.1', {port}), Quiet).serve_forever()
 interactive: {{ idle_minutes: {idle_minutes} }}
 "
     )
@@ -145,7 +154,7 @@ async fn notebook_command_serves_the_port_until_the_job_ends() {
     let mut child = cluster
         .muster()
         .args(["notebook", "--name", "serve", "--idle-minutes", "0.15"])
-        .args(["--set", "resources.worker.gpus=1", "--dir"])
+        .arg("--dir")
         .arg(folder.path())
         .args(["--", "python3", "-u", "-m", "http.server"])
         .args([&port.to_string(), "--bind", "127.0.0.1"])

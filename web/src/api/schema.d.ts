@@ -2777,6 +2777,13 @@ export interface components {
             kind: "rank_judged";
             verdict: components["schemas"]["Verdict"];
         } | {
+            finding: components["schemas"]["IdleFinding"];
+            /** @enum {string} */
+            kind: "job_idle";
+        } | {
+            /** @enum {string} */
+            kind: "job_active";
+        } | {
             checkpoint: components["schemas"]["Written"];
             /** @enum {string} */
             kind: "checkpoint_written";
@@ -3111,6 +3118,16 @@ export interface components {
              */
             own_us: number;
         } | {
+            /** @description That of the rank that became idle last. */
+            idle: components["schemas"]["Idleness"];
+            /**
+             * Format: int64
+             * @description Milliseconds for which all were idle.
+             */
+            idle_ms: number;
+            /** @enum {string} */
+            kind: "idle";
+        } | {
             /** @enum {string} */
             kind: "hang";
             /**
@@ -3175,6 +3192,11 @@ export interface components {
              */
             model: string;
         };
+        /**
+         * @description What is known of the use of an idle task's GPUs.
+         * @enum {string}
+         */
+        GpuEvidence: "absent" | "unused" | "unknown";
         /** @enum {string} */
         GpuKind: "cuda" | "cpu_slot";
         /** @description A GPU, or a CPU slot in place of one. */
@@ -3215,6 +3237,66 @@ export interface components {
              *     job counts once. Null without jobs.
              */
             share: number | null;
+        };
+        /** @description Idleness of a whole job, as a round has found it. */
+        IdleFinding: {
+            /**
+             * Format: int64
+             * @description Milliseconds of idleness after which the interactive job ends; absent for other jobs.
+             */
+            ends_after_ms?: number | null;
+            /**
+             * Format: int64
+             * @description Milliseconds for which all tasks were idle.
+             */
+            for_ms: number;
+            idle: components["schemas"]["Idleness"];
+            /** @description The task that became idle last. */
+            role: components["schemas"]["Role"];
+        };
+        /** @description Idleness of a program. */
+        IdleView: {
+            /**
+             * Format: date-time
+             * @description Time at which the interactive job ends without use; absent for other jobs.
+             */
+            ends_at?: string | null;
+            /** @description The evidence, such as "no output for 41 min, no CPU or GPU use for 31 min". */
+            evidence: string;
+            /**
+             * Format: date-time
+             * @description Time of the last activity.
+             */
+            since: string;
+        };
+        /** @description Idleness of a task. Times are Unix milliseconds of the control plane. */
+        Idleness: {
+            /**
+             * Format: int32
+             * @description Highest CPU use of a measurement since then, in thousandths of a core.
+             */
+            cpu_milli?: number;
+            gpu?: components["schemas"]["GpuEvidence"];
+            /**
+             * Format: int64
+             * @description Time of the last logged metric.
+             */
+            metric_ms?: number | null;
+            /**
+             * Format: int64
+             * @description Time of the last output.
+             */
+            output_ms?: number | null;
+            /**
+             * Format: int64
+             * @description Time at which a remote session last carried data.
+             */
+            session_ms?: number | null;
+            /**
+             * Format: int64
+             * @description Time of the last activity of any kind.
+             */
+            since_ms: number;
         };
         /** @description Whether process tasks of a node can run in images. */
         ImageSupport: {
@@ -3274,6 +3356,19 @@ export interface components {
          * @enum {string}
          */
         Intent: "run" | "suspend" | "pause" | "cancel";
+        /**
+         * @description A program that a user works in, such as a notebook. The job ends as succeeded after a time
+         *     without use. It is `exclusive`. Only with `command`, and with one worker.
+         */
+        Interactive: {
+            /**
+             * Format: double
+             * @description Minutes without output, metric, use of CPU or GPU, and data of a remote session, after
+             *     which the job ends; 0.1 to 10080.
+             * @default 60
+             */
+            idle_minutes: number;
+        };
         /**
          * @description Interval of a predicted time. It falls between `p10` and `p90` in eight of ten cases, and before
          *     `p50` in half of them.
@@ -3359,6 +3454,7 @@ export interface components {
              */
             exclusive?: boolean;
             from?: components["schemas"]["Origin"] | null;
+            interactive?: components["schemas"]["Interactive"] | null;
             labels?: {
                 [key: string]: string;
             };
@@ -3445,6 +3541,7 @@ export interface components {
             finished_at: string | null;
             forecast: components["schemas"]["Forecast"] | null;
             id: components["schemas"]["JobId"];
+            idle?: components["schemas"]["IdleView"] | null;
             /** @description State that its users want; takes effect in the next scheduling round. */
             intent: components["schemas"]["Intent"];
             labels: {
@@ -3697,6 +3794,12 @@ export interface components {
              * @description Maximum bytes of stored code archives. Unused ones are removed.
              */
             code_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description Maximum number of GPUs and CPU slots of interactive jobs that have not ended. The default
+             *     limits nothing in practice.
+             */
+            interactive_gpus?: number | null;
             /**
              * Format: int64
              * @description Maximum bytes of the artifacts of one job.
@@ -4559,6 +4662,7 @@ export interface components {
                 finished_at: string | null;
                 forecast: components["schemas"]["Forecast"] | null;
                 id: components["schemas"]["JobId"];
+                idle?: components["schemas"]["IdleView"] | null;
                 /** @description State that its users want; takes effect in the next scheduling round. */
                 intent: components["schemas"]["Intent"];
                 labels: {
@@ -4843,6 +4947,7 @@ export interface components {
                 /** @description Indices of the node's GPUs or CPU slots that are assigned to the task. */
                 gpus: number[];
                 id: components["schemas"]["TaskId"];
+                idle?: components["schemas"]["IdleView"] | null;
                 job_id: components["schemas"]["JobId"];
                 /** @description `worker-0`, `ps-1`; the same in every revision. */
                 name: string;
@@ -6258,6 +6363,7 @@ export interface components {
             /** @description Indices of the node's GPUs or CPU slots that are assigned to the task. */
             gpus: number[];
             id: components["schemas"]["TaskId"];
+            idle?: components["schemas"]["IdleView"] | null;
             job_id: components["schemas"]["JobId"];
             /** @description `worker-0`, `ps-1`; the same in every revision. */
             name: string;
@@ -6387,6 +6493,12 @@ export interface components {
              * @description Maximum bytes of stored code archives. Unused ones are removed.
              */
             code_bytes: number;
+            /**
+             * Format: int64
+             * @description Maximum number of GPUs and CPU slots of interactive jobs that have not ended. The default
+             *     limits nothing in practice.
+             */
+            interactive_gpus: number;
             /**
              * Format: int64
              * @description Maximum bytes of the artifacts of one job.
@@ -6844,12 +6956,15 @@ export interface components {
             role: components["schemas"]["Role"];
             task_id: components["schemas"]["TaskId"];
         };
-        /** @description How long a rank may hold up the others. Has no effect with one worker. */
+        /** @description How long a rank may hold up the others, and how long a program may be idle. */
         Verdicts: {
             /**
              * Format: int32
              * @description Seconds, after its detection, for which a rank may be silent or stuck while the others wait
-             *     for it; 0: unlimited. Default: 120 with `engine`, 1800 with `command`.
+             *     for it; 0: unlimited. Default: 120 with `engine`, 1800 with `command`. Also the seconds
+             *     for which all workers of a `command` may be idle, with any number of workers: without
+             *     output, metric, and use of CPU or GPU. The job is then flagged; it restarts only if the
+             *     document sets this field.
              * @default null
              */
             hang_s: number | null;
