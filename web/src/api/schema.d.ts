@@ -2279,6 +2279,23 @@ export interface components {
             };
             git?: components["schemas"]["GitSource"] | null;
             /**
+             * @description Files and folders of the task's working folder that are kept as artifacts. They are links
+             *     into `$MUSTER_OUTPUT_DIR`. A name with `/` at its end, or without an extension, is a folder.
+             *     At most 32.
+             */
+            keep?: string[];
+            /**
+             * @description Metrics that are read from lines that worker 0 prints: for each name a regular expression,
+             *     whose first group is the number. An empty one finds `NAME: NUMBER` and `NAME=NUMBER` in any
+             *     case. The name `step` finds the step of the values. At most 32, of at most 512 bytes.
+             * @example {
+             *       "loss": "Loss: ([0-9.]+)"
+             *     }
+             */
+            metrics?: {
+                [key: string]: string;
+            };
+            /**
              * Format: int32
              * @description Number of processes that only hold parameters, as in TensorFlow's `ParameterServerStrategy`.
              *     They run the same program without a GPU and are stopped once all workers have ended. 0 to
@@ -4592,9 +4609,19 @@ export interface components {
             /** @description Value of the query parameter `continue` for the next page; null on the last one. Opaque. */
             continue: string | null;
             items: (components["schemas"]["Written"] & {
+                /**
+                 * Format: int64
+                 * @description Number of files of a program's checkpoint, which is downloaded as one archive. Absent for
+                 *     the built-in engine.
+                 */
+                file_count?: number | null;
                 id: components["schemas"]["CheckpointId"];
                 /** @description Why it is retained; empty once it is pruned or is about to be. */
                 kept: components["schemas"]["Kept"][];
+                /** @description Newest values that rank 0 of a program had logged, by name. */
+                metrics?: {
+                    [key: string]: number;
+                };
                 /**
                  * @description Whether it still exists: the job's checkpoint policy has not pruned it. Its `files` can then
                  *     be downloaded.
