@@ -55,7 +55,9 @@ async fn commit_runs_and_its_event_files_are_metrics() {
     assert!(listed.contains("from-git"), "{listed}");
     let jobs: Vec<muster_model::view::JobView> = serde_json::from_str(&listed).expect("jobs");
     cluster
-        .until(jobs[0].id, "the end", |job| job.phase == JobPhase::Succeeded)
+        .until(jobs[0].id, "the end", |job| {
+            job.phase == JobPhase::Succeeded
+        })
         .await;
     let log = cluster.run(&["logs", "from-git"]);
     assert!(log.contains("ran the commit"), "{log}");
