@@ -97,9 +97,9 @@ async fn two_servers_submit_one_job_per_planned_time() -> anyhow::Result<()> {
     }
     let mut tx = pool::begin_for(&world.api, world.red).await?;
     let jobs = job::list(&mut tx, &JobFilter::default(), None, 50).await?;
-    assert_eq!(jobs.items.len(), 5);
+    assert_eq!(jobs.rows.len(), 5);
     let row = schedule::get(&mut tx, "nightly").await?.expect("stored");
-    assert_eq!(row.last_job, Some(jobs.items[0].job.id));
+    assert_eq!(row.last_job, Some(jobs.rows[0].job.id));
     Ok(())
 }
 
