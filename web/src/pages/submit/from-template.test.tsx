@@ -42,7 +42,7 @@ describe("a template on the page to submit", () => {
     expect(sent?.url).toContain("dry_run=true");
     expect(await sent?.json()).toEqual({ parameters: { lr: 0.01, size: "large", tag: "01" } });
     // The form keeps what was chosen.
-    expect(screen.getByLabelText<HTMLInputElement>("lr").value).toBe("0.01");
+    expect((await screen.findByLabelText<HTMLInputElement>("lr")).value).toBe("0.01");
   });
 
   it("shows no form without templates", async () => {
