@@ -167,7 +167,7 @@ async fn unusable_origin_is_refused_by_its_field() {
         (RED, child(json!({ "job": other })), "from.step", "none yet"),
         (RED, wider, "engine.model", "the network"),
         (RED, over, "stop", "more than 50"),
-        (RED, program, "from", "left out"),
+        (RED, program, "from.job", "a job with a command"),
     ] {
         for path in ["/api/v1/jobs", "/api/v1/jobs?dry_run=true"] {
             let refused = world.post(token, path, &document).await;
