@@ -98,9 +98,7 @@ export function JobHead({ job, onChanged, onDeleted }: Props) {
           {typeof job.spec.from.step === "number" ? ` as it was after step ${job.spec.from.step}` : ""}.
         </p>
       )}
-      {job.idle === undefined || job.idle === null ? null : (
-        <p className="note note-bad">{idleText(job.idle)}</p>
-      )}
+      {job.idle === undefined || job.idle === null ? null : <p className="note note-bad">{idleText(job.idle)}</p>}
       <Facts job={job} />
       {asked === null ? null : <Confirm question={asked} onClose={() => setAsked(null)} />}
       {editing ? <Edit job={job} onDone={onChanged} onClose={() => setEditing(false)} /> : null}
