@@ -6,7 +6,7 @@
 use crate::artifact::ArtifactWriter;
 use crate::checkpoint;
 use crate::error::StoreError;
-use crate::int_convert::{signed, unsigned};
+use crate::int_convert::signed;
 use crate::limit;
 use crate::origin;
 use crate::progress;
@@ -16,8 +16,11 @@ use muster_model::spec::JobSpec;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use std::collections::{BTreeMap, BTreeSet};
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
+
+/// Time between two reports up to which their records decide their order.
+const SAME_TIME: Duration = Duration::SECOND;
 
 /// A checkpoint of a program that is about to be recorded.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,13 +43,17 @@ pub struct StoredContent {
 }
 
 /// What holds for a checkpoint that a task is about to store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckpointAdmission {
     Fits,
     /// It is recorded already.
     Present,
     /// The job has started again since.
     Stale,
+    /// The files of one are below the path of the other, a retained checkpoint of the job.
+    Overlapping {
+        path: String,
+    },
 }
 
 /// Result of a recorded checkpoint.
@@ -60,6 +67,9 @@ pub enum CheckpointRecorded {
     },
     /// Nothing was recorded: the job has started again since.
     Stale,
+    /// Nothing was recorded: the files of one are below the path of the other, a retained
+    /// checkpoint of the job.
+    Overlapping { path: String },
 }
 
 /// Decides whether a task may store a checkpoint.
@@ -76,18 +86,24 @@ pub async fn admit(
     }
     let all = of_programs(checkpoint::list(conn, writer.job).await?);
     let is_same = |row: &Checkpoint| {
-        let program = row.program.as_ref();
-        row.retained
-            && (row.written.path.as_str(), row.written.step) == (&declared.path, declared.step)
-            && if declared.is_found {
-                row.written.bytes == declared.bytes
-                    && program.is_some_and(|program| program.file_count == declared.file_count)
-            } else {
-                row.written.revision == writer.revision
-            }
+        let (written, program) = (&row.written, row.program.as_ref());
+        if written.path != declared.path {
+            false
+        } else if declared.is_found {
+            // The step of a match may be a guess. That of the record stays.
+            row.retained
+                && written.bytes == declared.bytes
+                && program.is_some_and(|program| program.file_count == declared.file_count)
+        } else {
+            // A restarted daemon repeats reports. A pruned checkpoint is not recorded again.
+            (written.step, written.revision) == (declared.step, writer.revision)
+        }
     };
     if all.iter().any(is_same) {
         return Ok(CheckpointAdmission::Present);
+    }
+    if let Some(path) = overlapping(&all, declared) {
+        return Ok(CheckpointAdmission::Overlapping { path });
     }
     has_room(conn, writer, declared, &all).await?;
     Ok(CheckpointAdmission::Fits)
@@ -95,8 +111,8 @@ pub async fn admit(
 
 /// Records a checkpoint, prunes others by the document's policy, and returns all.
 ///
-/// `at` is the time of the report. It is never later than `now`: a clock that is ahead must not
-/// make the checkpoint younger.
+/// `at` is the time of the report, by which checkpoints are ordered. It is never later than `now`:
+/// a clock that is ahead must not make the checkpoint younger. The newest one is never pruned.
 ///
 /// # Errors
 /// As [`admit`].
@@ -118,9 +134,13 @@ pub async fn record(
         return Ok(CheckpointRecorded::Stale);
     }
     let before = of_programs(checkpoint::list(conn, writer.job).await?);
+    if let Some(path) = overlapping(&before, declared) {
+        return Ok(CheckpointRecorded::Overlapping { path });
+    }
     has_room(conn, writer, declared, &before).await?;
     let own = content.object.as_ref().map(|(object, _)| *object);
-    let replaced = insert(conn, writer, declared, content, now).await?;
+    let written_at = in_order(conn, writer.job, at.min(now)).await?;
+    let replaced = insert(conn, writer, declared, content, written_at).await?;
     progress::reported_checkpoint(conn, writer.job, declared.step, at.min(now)).await?;
     let mut all = of_programs(checkpoint::list(conn, writer.job).await?);
     let spared = origin::spared_of(conn, writer.job).await?;
@@ -128,10 +148,11 @@ pub async fn record(
         .0
         .checkpoint
         .kept_of(all.iter().filter(|one| one.retained));
+    let newest = newest(conn, writer.job).await?;
     let mut steps = BTreeSet::new();
     for row in &mut all {
         let step = row.written.step;
-        let is_new = row.written.path == declared.path;
+        let is_new = Some(row.id.0) == newest;
         // Of two checkpoints of a step the one of the later start stays.
         let is_kept = steps.insert(step) && kept.contains_key(&step);
         row.retained &= is_new || is_kept || spared.contains(&step);
@@ -160,7 +181,7 @@ async fn insert(
     writer: &ArtifactWriter,
     declared: &DeclaredCheckpoint,
     content: &StoredContent,
-    now: OffsetDateTime,
+    written_at: OffsetDateTime,
 ) -> Result<Vec<Uuid>, StoreError> {
     let replaced = sqlx::query_scalar!(
         "delete from checkpoint
@@ -188,7 +209,7 @@ async fn insert(
         sha256.unwrap_or_default(),
         measure("test_loss"),
         measure("test_accuracy"),
-        now,
+        written_at,
         object,
         signed(declared.file_count),
         Json(&content.metrics) as _
@@ -196,6 +217,34 @@ async fn insert(
     .execute(conn)
     .await?;
     Ok(replaced.into_iter().flatten().collect())
+}
+
+/// Returns the time of a new row. The age of a report includes the delay of its request, so reports
+/// within a second keep the order of their records.
+async fn in_order(
+    conn: &mut PgConnection,
+    job: JobId,
+    at: OffsetDateTime,
+) -> Result<OffsetDateTime, StoreError> {
+    let newest = sqlx::query_scalar!(
+        "select max(written_at) from checkpoint where job_id = $1 and file_count is not null",
+        job.0
+    )
+    .fetch_one(conn)
+    .await?;
+    let newest = newest.filter(|newest| at <= *newest && *newest - at < SAME_TIME);
+    Ok(newest.map_or(at, |newest| newest + Duration::MICROSECOND))
+}
+
+/// Returns the id of the newest retained checkpoint by time.
+async fn newest(conn: &mut PgConnection, job: JobId) -> Result<Option<Uuid>, StoreError> {
+    let newest = sqlx::query_scalar!(
+        "select id from checkpoint where job_id = $1 and file_count is not null and retained order by written_at desc limit 1",
+        job.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(newest)
 }
 
 /// Removes the row of a checkpoint whose files are gone: those of a pruned one, or with `is_lost`
@@ -241,10 +290,10 @@ pub async fn beginning(
     job: JobId,
 ) -> Result<ProgramBeginning, StoreError> {
     let row = sqlx::query!(
-        r#"select j.study_id is not null as "is_trial!", first.job_id as "job_id?", first.step as "step?"
+        r#"select j.study_id is not null as "is_trial!", first.job_id as "job_id?", first.id as "id?"
            from job j
            left join lateral (
-               select c.job_id, c.step from checkpoint c
+               select c.job_id, c.id from checkpoint c
                where c.tenant_id = j.tenant_id and c.retained and c.file_count is not null
                  and (c.job_id = j.id or (c.job_id = j.origin_job and c.step = j.origin_step and j.study_id is null))
                order by c.job_id = j.id desc, c.written_at desc limit 1
@@ -254,8 +303,12 @@ pub async fn beginning(
     )
     .fetch_one(&mut *conn)
     .await?;
-    let checkpoint = match row.job_id.zip(row.step) {
-        Some((job, step)) => checkpoint::get(conn, job.into(), unsigned(step)).await?,
+    // Another start may have another checkpoint of the same step.
+    let checkpoint = match row.job_id.zip(row.id) {
+        Some((job, id)) => {
+            let mut all = checkpoint::list(conn, job.into()).await?.into_iter();
+            all.find(|one| one.id.0 == id)
+        }
         None => None,
     };
     Ok(ProgramBeginning {
@@ -287,6 +340,20 @@ async fn has_room(
     }
     let limits = limit::of(conn, writer.tenant).await?;
     limit::below("job_checkpoints", limits.job_checkpoints, all.len() as u64)
+}
+
+/// Returns the path of a retained checkpoint that is a folder above or below the declared path.
+fn overlapping(all: &[Checkpoint], declared: &DeclaredCheckpoint) -> Option<String> {
+    let is_below = |path: &str, folder: &str| {
+        let rest = path.strip_prefix(folder);
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    };
+    let mut paths = all
+        .iter()
+        .filter(|row| row.retained)
+        .map(|row| &row.written.path);
+    let found = paths.find(|path| is_below(path, &declared.path) || is_below(&declared.path, path));
+    found.cloned()
 }
 
 fn of_programs(all: Vec<Checkpoint>) -> Vec<Checkpoint> {

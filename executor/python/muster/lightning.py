@@ -34,7 +34,7 @@ from ._context import Context, init, scalars_of
 
 __all__ = ["MusterCallback", "MusterLogger", "last_checkpoint"]
 
-#: Number of own checkpoints that stay.
+#: Number of own checkpoints that stay in a folder that Muster does not manage.
 KEPT = 2
 
 
@@ -91,8 +91,9 @@ class MusterCallback(Callback):  # type: ignore[misc,unused-ignore]
 
     `stopped` is then true: the program should exit without further work, because the grace period
     runs. With `every_n_steps` it also saves regularly. Checkpoints are in `folder`, by default in
-    the job's checkpoint folder, and :func:`last_checkpoint` finds the newest one. Lightning does not
-    end before `min_epochs` and `min_steps` of the Trainer.
+    the job's checkpoint folder, and :func:`last_checkpoint` finds the newest one. Checkpoints in the
+    job's checkpoint folder are registered and pruned by the job document; elsewhere the newest two
+    stay. Lightning does not end before `min_epochs` and `min_steps` of the Trainer.
     """
 
     def __init__(self, every_n_steps: Optional[int] = None, folder: Optional[str] = None, context: Optional[Context] = None) -> None:
@@ -127,6 +128,7 @@ class MusterCallback(Callback):  # type: ignore[misc,unused-ignore]
     def _save(self, trainer: Any, step: int) -> None:
         folder = _folder(self._folder)
         complete, part = folder / f"step-{step}.ckpt", folder / f"step-{step}.part"
+        registered = _registered(self.job, complete)
         if trainer.is_global_zero:
             folder.mkdir(parents=True, exist_ok=True)
         trainer.strategy.barrier("muster-folder")
@@ -134,11 +136,12 @@ class MusterCallback(Callback):  # type: ignore[misc,unused-ignore]
         if trainer.is_global_zero:
             _remove(complete)
             os.replace(part, complete)
-            for _, old in _checkpoints(folder)[:-KEPT]:
-                _remove(old)
+            if registered is None:
+                for _, old in _checkpoints(folder)[:-KEPT]:
+                    _remove(old)
         trainer.strategy.barrier("muster-checkpoint")
         self._saved_step = step
-        self.job.checkpointed(step, _registered(self.job, complete))
+        self.job.checkpointed(step, registered)
 
 
 def _registered(job: Context, path: pathlib.Path) -> Optional[pathlib.Path]:

@@ -98,3 +98,10 @@ class Training(unittest.TestCase):
             self.assertEqual(daemon.checkpoints(), [3, 6, 9, 12])
         self.assertEqual(sorted(path.name for path in pathlib.Path(self.folder).iterdir()), ["step-12.ckpt", "step-9.ckpt"])
         self.assertTrue(last_checkpoint(self.folder).endswith("step-12.ckpt"))
+
+    def test_registered_checkpoints_are_not_removed(self):
+        with Daemon() as daemon:
+            job = muster.init(False, daemon.environment(MUSTER_CHECKPOINT_DIR=self.folder))
+            self.fit(job, Line(), every_n_steps=3)
+            self.assertEqual([body["path"] for body in daemon.bodies("/checkpoint")], [f"step-{step}.ckpt" for step in (3, 6, 9, 12)])
+        self.assertEqual(len(list(pathlib.Path(self.folder).iterdir())), 4)

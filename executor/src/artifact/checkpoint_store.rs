@@ -2,6 +2,7 @@
 //! each, recorded by the scheduler, and pruned.
 
 use super::checkpoint_client::{Beginning, CheckpointAdmission};
+use super::declared::{DeclaredCheckpoints, FilesFate, overlap};
 use super::error::ArtifactError;
 use super::in_flight::BytesInFlight;
 use super::object::{self, ObjectWriter, Pieces, aside, pieces_of};
@@ -23,6 +24,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Bytes of a tar file per file beside its content: header, long name and padding.
@@ -48,6 +50,8 @@ pub(super) struct Declaration {
     pub path: String,
     pub metrics: BTreeMap<String, f64>,
     pub is_found: bool,
+    /// The daemon has seen the found files change. Equal sizes do not mean equal content then.
+    pub has_changed: bool,
     /// Time of the report, or at which it was found.
     pub at_ms: u64,
     /// Number of uploads during which it changed.
@@ -60,7 +64,7 @@ pub(super) struct CheckpointFile {
     pub path: String,
     pub bytes: u64,
     inode: u64,
-    modified: (i64, i64),
+    pub modified: (i64, i64),
     changed: (i64, i64),
 }
 
@@ -102,6 +106,12 @@ impl CheckpointFolder {
         Ok(files.collect())
     }
 
+    /// Returns the time of the newest write to the files of a checkpoint; `None` without files.
+    pub(super) fn newest_write(&self, path: &str) -> Option<(i64, i64)> {
+        let files = self.files(path).ok()?.into_iter();
+        files.map(|file| file.modified).max()
+    }
+
     /// Removes a checkpoint. A missing one is no error.
     fn remove(&self, path: &str) -> io::Result<()> {
         let top = match self.open() {
@@ -141,18 +151,25 @@ fn above(top: FolderHandle, path: &str) -> io::Result<(FolderHandle, &OsStr)> {
     Ok((folder, OsStr::new(name)))
 }
 
+/// A checkpoint that is recorded.
+pub(super) struct KeptCheckpoint {
+    pub files: Vec<CheckpointFile>,
+    /// Folder of the job's contents and the other checkpoints; `None` if it was recorded before.
+    pub recorded: Option<(String, Vec<RecordedCheckpoint>)>,
+}
+
 impl ArtifactStore {
-    /// Keeps a checkpoint and prunes others. A checkpoint that is recorded already is not stored
-    /// again.
+    /// Keeps a checkpoint. A checkpoint that is recorded already is not stored again, unless its
+    /// files have changed since. `of_job` is the folder of the job's contents.
     ///
     /// # Errors
     /// [`ArtifactError`]; nothing was recorded then.
     pub(super) async fn keep_checkpoint(
         &self,
         task: TaskId,
-        folder: &CheckpointFolder,
+        (folder, of_job): (&CheckpointFolder, &str),
         declaration: &Declaration,
-    ) -> Result<(), ArtifactError> {
+    ) -> Result<KeptCheckpoint, ArtifactError> {
         let files = measured(folder, &declaration.path).await?;
         let declared = DeclaredCheckpoint {
             step: declaration.step,
@@ -166,7 +183,13 @@ impl ArtifactStore {
             return Err(ArtifactError::Large { most });
         }
         let of_job = match self.client.admit_checkpoint(task, &declared).await? {
-            CheckpointAdmission::Present => return Ok(()),
+            CheckpointAdmission::Present if !declaration.has_changed => {
+                return Ok(KeptCheckpoint {
+                    files,
+                    recorded: None,
+                });
+            }
+            CheckpointAdmission::Present => of_job.to_owned(),
             CheckpointAdmission::Fits { folder } => folder,
         };
         let mut request = KeepCheckpointRequest {
@@ -178,33 +201,36 @@ impl ArtifactStore {
             age_ms: 0,
         };
         if matches!(self.place, Place::Bucket(_)) {
-            (request.object, request.sha256) = self.upload(folder, &of_job, files).await?;
+            let uploaded = self.upload((folder, declaration.path.as_str()), &of_job, &files);
+            (request.object, request.sha256) = uploaded.await?;
         }
-        let age_ms = clock::boottime_ms().saturating_sub(declaration.at_ms);
-        request.age_ms = age_ms;
-        let kept = self.record_checkpoint(task, &request).await;
+        let object = request.object.clone();
+        let kept = self
+            .record_checkpoint(task, request, declaration.at_ms)
+            .await;
         if let Err(error) = &kept
             && !error.is_away()
-            && !request.object.is_empty()
+            && !object.is_empty()
         {
-            object::remove(&self.place, &of_job, &request.object).await;
+            object::remove(&self.place, &of_job, &object).await;
         }
         let kept = kept?;
         for replaced in &kept.replaced {
             object::remove(&self.place, &of_job, replaced).await;
         }
-        self.prune(task, folder, (&of_job, kept.checkpoints)).await;
-        Ok(())
+        Ok(KeptCheckpoint {
+            files,
+            recorded: Some((of_job, kept.checkpoints)),
+        })
     }
 
     /// Uploads the files as one object. Returns its name and SHA-256.
     async fn upload(
         &self,
-        folder: &CheckpointFolder,
+        (folder, path): (&CheckpointFolder, &str),
         of_job: &str,
-        files: Vec<CheckpointFile>,
+        files: &[CheckpointFile],
     ) -> Result<(String, String), ArtifactError> {
-        let path = files.first().map(|file| file.path.clone());
         let bytes: u64 = files.iter().map(|file| file.bytes).sum();
         let most_bytes = bytes + (files.len() as u64 + 1) * MAX_TAR_BYTES_PER_FILE;
         let object = clock::random_id()
@@ -224,7 +250,7 @@ impl ArtifactStore {
         let alone = BytesInFlight::default();
         let mut reserved = alone.reserve(of_job, (most_bytes, most_bytes))?;
         let written = fill(&mut writer, &mut reserved, content).await;
-        let is_same = written.is_ok() && unchanged(folder, files).await;
+        let is_same = written.is_ok() && unchanged(folder, path, files).await;
         match written {
             Ok(written) if is_same => Ok((object, written.sha256)),
             written => {
@@ -238,7 +264,7 @@ impl ArtifactStore {
                     }
                     Err(error) => Err(error),
                     Ok(_) => {
-                        tracing::debug!(?path, "a checkpoint changed during its upload");
+                        tracing::debug!(path, "a checkpoint changed during its upload");
                         Err(ArtifactError::Changed)
                     }
                 }
@@ -250,11 +276,13 @@ impl ArtifactStore {
     async fn record_checkpoint(
         &self,
         task: TaskId,
-        request: &KeepCheckpointRequest,
+        mut request: KeepCheckpointRequest,
+        reported_at_ms: u64,
     ) -> Result<KeepCheckpointAnswer, ArtifactError> {
         let mut pauses_ms = PAUSES_MS.into_iter();
         loop {
-            let error = match self.client.keep_checkpoint(task, request).await {
+            request.age_ms = clock::boottime_ms().saturating_sub(reported_at_ms);
+            let error = match self.client.keep_checkpoint(task, &request).await {
                 Err(error) if error.is_transient() => error,
                 done => return done,
             };
@@ -267,21 +295,29 @@ impl ArtifactStore {
 
     /// Removes what the policy does not retain, and records of files that the program has removed.
     /// What cannot be removed now is tried again after the next checkpoint.
-    async fn prune(
+    pub(super) async fn prune(
         &self,
         task: TaskId,
-        folder: &CheckpointFolder,
+        (folder, declared): (&CheckpointFolder, &Arc<Mutex<DeclaredCheckpoints>>),
         (of_job, recorded): (&str, Vec<RecordedCheckpoint>),
     ) {
         let is_shared = matches!(self.place, Place::Folder(_));
+        let retained = recorded.iter().filter(|one| one.is_retained);
+        let retained: Vec<String> = retained.map(|one| one.path.clone()).collect();
         for one in recorded {
             let (folder, path) = (folder.clone(), one.path.clone());
-            let is_retained = one.is_retained;
+            let (is_retained, declared) = (one.is_retained, Arc::clone(declared));
+            let is_shared_path = retained.iter().any(|other| overlap(other, &path));
             let looking = aside(move || {
                 if is_retained {
                     return Ok(is_shared && folder.has_lost(&path));
                 }
-                folder.remove(&path).map(|()| true)
+                let declared = declared.lock().unwrap_or_else(PoisonError::into_inner);
+                match declared.fate_of(&path) {
+                    FilesFate::Undecided => Ok(false),
+                    FilesFate::Removed if !is_shared_path => folder.remove(&path).map(|()| true),
+                    FilesFate::Removed | FilesFate::Rewritten => Ok(true),
+                }
             });
             match looking.await {
                 Ok(false) => continue,
@@ -291,8 +327,12 @@ impl ArtifactStore {
                     continue;
                 }
             }
-            if !one.object.is_empty() {
-                object::remove(&self.place, of_job, &one.object).await;
+            // Without its row, nothing would remove the object before the job's end.
+            if !one.object.is_empty()
+                && let Err(error) = object::try_remove(&self.place, of_job, &one.object).await
+            {
+                tracing::warn!(task.id = %task, path = one.path, error, "a pruned checkpoint is not removed");
+                continue;
             }
             let forgotten = self
                 .client
@@ -342,15 +382,9 @@ async fn measured(
     }
 }
 
-async fn unchanged(folder: &CheckpointFolder, files: Vec<CheckpointFile>) -> bool {
-    let folder = folder.clone();
-    let looking = aside(move || {
-        for file in files {
-            if folder.files(&file.path)? != [file] {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    });
-    looking.await.unwrap_or(false)
+/// Whether a checkpoint has the same files in the same state.
+async fn unchanged(folder: &CheckpointFolder, path: &str, files: &[CheckpointFile]) -> bool {
+    let (folder, path) = (folder.clone(), path.to_owned());
+    let present = aside(move || folder.files(&path)).await;
+    present.is_ok_and(|present| present == files)
 }

@@ -1,12 +1,13 @@
 //! Passes over the declared checkpoints of one task.
 
-use super::checkpoint_store::{CheckpointFolder, Declaration};
+use super::checkpoint_store::{CheckpointFolder, Declaration, KeptCheckpoint};
 use super::declared::DeclaredCheckpoints;
 use super::error::ArtifactError;
 use super::store::ArtifactStore;
 use super::upload::PassResult;
 use crate::events;
 use crate::folder::NodeTaskFolder;
+use muster_model::artifact::artifact_folder;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
@@ -26,8 +27,11 @@ pub(super) struct CheckpointUploads {
     task: TaskId,
     task_folder: NodeTaskFolder,
     folder: CheckpointFolder,
+    /// Folder of the job's contents in a bucket.
+    of_job: String,
     declared: Arc<Mutex<DeclaredCheckpoints>>,
     notes: BTreeSet<String>,
+    has_noted_clash: bool,
 }
 
 impl CheckpointUploads {
@@ -46,8 +50,10 @@ impl CheckpointUploads {
             task: launch.task_id,
             task_folder: task_folder.clone(),
             folder,
+            of_job: artifact_folder(launch.tenant_id, launch.job_id),
             declared: Arc::new(Mutex::new(declared)),
             notes: BTreeSet::new(),
+            has_noted_clash: false,
         })
     }
 
@@ -63,6 +69,7 @@ impl CheckpointUploads {
         if looking.await.is_err() {
             return PassResult::Unsettled;
         }
+        self.note_clash();
         loop {
             let (next, left) = {
                 let declared = lock(&self.declared);
@@ -72,9 +79,14 @@ impl CheckpointUploads {
             let Some(next) = next else {
                 return PassResult::Settled;
             };
-            let kept = store.keep_checkpoint(self.task, &self.folder, &next).await;
+            let places = (&self.folder, self.of_job.as_str());
+            let kept = store.keep_checkpoint(self.task, places, &next).await;
             match kept {
-                Ok(()) => self.settle(&next),
+                Ok(kept) => self.finish(store, &next, kept).await,
+                Err(error) if error.is_invalid() => {
+                    self.note(&next, &error);
+                    self.settle(&next);
+                }
                 Err(error) if error.is_over() || error.is_stale() => {
                     waits.store(false, Ordering::Release);
                     return PassResult::Over;
@@ -96,6 +108,27 @@ impl CheckpointUploads {
                     self.settle(&next);
                 }
             }
+        }
+    }
+
+    /// Removes the declaration of a kept checkpoint, and prunes others.
+    async fn finish(&self, store: &ArtifactStore, done: &Declaration, kept: KeptCheckpoint) {
+        lock(&self.declared).set_kept(done, kept.files);
+        self.settle(done);
+        if let Some((of_job, recorded)) = kept.recorded {
+            let places = (&self.folder, &self.declared);
+            store.prune(self.task, places, (&of_job, recorded)).await;
+        }
+    }
+
+    /// Adds an event about the first match of the pattern whose step another checkpoint has.
+    fn note_clash(&mut self) {
+        let clashing = std::mem::take(&mut lock(&self.declared).clashing);
+        let Some(first) = clashing.first() else {
+            return;
+        };
+        if !std::mem::replace(&mut self.has_noted_clash, true) {
+            self.note(first, &ArtifactError::SameStep);
         }
     }
 

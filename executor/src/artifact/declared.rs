@@ -1,19 +1,26 @@
 //! Checkpoints that the program of a task has declared and that are not recorded yet.
 //!
 //! A report with a path declares one. So does the pattern of the job's document: a file or folder
-//! that has not changed for some seconds. Reports are read from the task's events, so those of
-//! output lines and of requests have one order, together with the logged metrics.
+//! that has not changed for some seconds, and that was not there before the program. Reports are
+//! read from the task's events, so those of output lines and of requests have one order, together
+//! with the logged metrics.
 
 use super::checkpoint_store::{CheckpointFile, CheckpointFolder, Declaration};
 use crate::clock;
 use crate::events::{EventPosition, EventTail};
 use crate::folder::NodeTaskFolder;
+use crate::opener::FolderHandle;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::file_pattern::{matches, number_in};
+use muster_model::metric::{MetricPoint, is_name, is_stored};
 use muster_model::program_checkpoint::{MAX_PROGRAM_METRICS, RUNGS_FOLDER, is_program_path};
 use muster_model::task::Outcome;
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 
 /// Time for which a file or folder must be unchanged.
 const SETTLED_AFTER_MS: u64 = 5_000;
@@ -21,6 +28,10 @@ const SETTLED_AFTER_MS: u64 = 5_000;
 const MAX_WAITING: usize = 1_000;
 /// Maximum number of names of the checkpoint folder that are compared with the pattern.
 const MAX_NAMES: usize = 10_000;
+/// Maximum number of files of all matches of the pattern together.
+const MAX_FOUND_FILES: usize = 50_000;
+/// File in [`RUNGS_FOLDER`] that is written after the copy from another job.
+const BEGAN: &str = "began";
 /// Bytes of events per read.
 const BLOCK_BYTES: usize = 256 << 10;
 
@@ -37,8 +48,14 @@ pub(super) struct DeclaredCheckpoints {
     /// Newest value by name.
     metrics: BTreeMap<String, f64>,
     newest_step: u64,
+    /// Newest reported step by path.
+    reported: BTreeMap<String, u64>,
     found: BTreeMap<String, FoundCheckpoint>,
+    /// Time of the newest write to the files of kept checkpoints, by path.
+    kept: BTreeMap<String, (i64, i64)>,
     pub(super) waiting: VecDeque<Declaration>,
+    /// Matches of the pattern whose step another checkpoint has. They are not registered.
+    pub(super) clashing: Vec<Declaration>,
 }
 
 #[derive(Debug)]
@@ -46,6 +63,59 @@ struct FoundCheckpoint {
     files: Vec<CheckpointFile>,
     since_ms: u64,
     is_declared: bool,
+    /// It has changed since it was found.
+    has_changed: bool,
+    /// Step with which it was declared.
+    step: Option<u64>,
+}
+
+/// What pruning does with the files of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FilesFate {
+    Removed,
+    /// The program has written the path again. Only the record and its object are removed.
+    Rewritten,
+    /// A declaration of the path waits, or the program is writing it.
+    Undecided,
+}
+
+/// Source of a declaration.
+#[derive(Debug, Clone, Copy)]
+enum DeclaredBy {
+    Report,
+    Pattern { has_changed: bool },
+}
+
+/// Times that separate files of the program from files that were there before it.
+#[derive(Debug)]
+struct ProgramStart {
+    launched: Option<(i64, i64)>,
+    /// End of the copy from another job.
+    copied: Option<(i64, i64)>,
+}
+
+impl ProgramStart {
+    fn of(task: &NodeTaskFolder, top: &FolderHandle) -> Self {
+        let rungs = top.inner(OsStr::new(RUNGS_FOLDER));
+        let began = rungs.and_then(|rungs| rungs.metadata(OsStr::new(BEGAN)));
+        Self {
+            // The token is written directly before the start.
+            launched: task.token().metadata().as_ref().map(modified),
+            copied: began.ok().as_ref().map(modified),
+        }
+    }
+
+    /// Whether all files were there before the program.
+    fn is_after(&self, files: &[CheckpointFile]) -> bool {
+        files.iter().all(|file| {
+            self.launched.is_some_and(|at| file.modified < at)
+                || self.copied.is_some_and(|at| file.modified <= at)
+        })
+    }
+}
+
+fn modified(metadata: &Metadata) -> (i64, i64) {
+    (metadata.mtime(), metadata.mtime_nsec())
 }
 
 impl DeclaredCheckpoints {
@@ -65,8 +135,11 @@ impl DeclaredCheckpoints {
             position: EventPosition::default(),
             metrics: BTreeMap::new(),
             newest_step: 0,
+            reported: BTreeMap::new(),
             found: BTreeMap::new(),
+            kept: BTreeMap::new(),
             waiting: VecDeque::new(),
+            clashing: Vec::new(),
         }
     }
 
@@ -76,8 +149,12 @@ impl DeclaredCheckpoints {
             let task = self.task.path().display();
             tracing::debug!(%task, %error, "the events of a task are not read");
         }
-        if let Some(pattern) = self.pattern.clone() {
-            self.find(&pattern, has_ended && self.has_ended_in_order());
+        // A killed or failed program may have left half a checkpoint.
+        let is_over = has_ended || self.task.exit().is_there();
+        if let Some(pattern) = self.pattern.clone()
+            && (!is_over || self.has_ended_in_order())
+        {
+            self.find(&pattern, has_ended);
         }
     }
 
@@ -105,36 +182,100 @@ impl DeclaredCheckpoints {
         match serde_json::from_str(line) {
             Ok(TaskReport::Metrics { points }) => {
                 for point in points {
-                    self.newest_step = point.step;
-                    let is_new = !self.metrics.contains_key(&point.name);
-                    let is_wanted = Some(&point.name) == self.best_metric.as_ref();
-                    if !is_new || is_wanted || self.metrics.len() < MAX_PROGRAM_METRICS - 1 {
-                        self.metrics.insert(point.name, point.value);
-                    }
+                    self.take_metric(point);
                 }
             }
             Ok(TaskReport::CheckpointReported {
                 step,
                 path: Some(path),
-            }) if is_program_path(&path) => self.declare(step, path, false),
+            }) if is_step(step) && is_program_path(&path) => {
+                if self.reported.len() < MAX_NAMES || self.reported.contains_key(&path) {
+                    self.reported.insert(path.clone(), step);
+                }
+                self.declare(step, path, DeclaredBy::Report);
+            }
             _ => {}
         }
     }
 
-    /// Adds a checkpoint. An earlier declaration of the path has lost its content.
-    fn declare(&mut self, step: u64, path: String, is_found: bool) {
+    fn take_metric(&mut self, point: MetricPoint) {
+        if is_step(point.step) {
+            self.newest_step = point.step;
+        }
+        if !is_name(&point.name) || !is_stored(point.value) {
+            return;
+        }
+        let is_new = !self.metrics.contains_key(&point.name);
+        let is_wanted = Some(&point.name) == self.best_metric.as_ref();
+        if !is_new || is_wanted || self.metrics.len() < MAX_PROGRAM_METRICS - 1 {
+            self.metrics.insert(point.name, point.value);
+        }
+    }
+
+    /// Adds a checkpoint. The file was overwritten, so an earlier declaration of this path is
+    /// dropped.
+    fn declare(&mut self, step: u64, path: String, by: DeclaredBy) {
         self.waiting.retain(|waiting| waiting.path != path);
         if self.waiting.len() == MAX_WAITING {
             self.waiting.pop_front();
         }
-        self.waiting.push_back(Declaration {
+        let declaration = self.declaration(step, path, by);
+        self.waiting.push_back(declaration);
+    }
+
+    fn declaration(&self, step: u64, path: String, by: DeclaredBy) -> Declaration {
+        Declaration {
             step,
             path,
             metrics: self.metrics.clone(),
-            is_found,
+            is_found: matches!(by, DeclaredBy::Pattern { .. }),
+            has_changed: matches!(by, DeclaredBy::Pattern { has_changed: true }),
             at_ms: clock::boottime_ms(),
             changes: 0,
-        });
+        }
+    }
+
+    /// Records the state in which a checkpoint was kept. A match of the pattern in this state is
+    /// not declared again.
+    pub(super) fn set_kept(&mut self, kept: &Declaration, files: Vec<CheckpointFile>) {
+        let newest_write = files.iter().map(|file| file.modified).max();
+        if let Some(at) = newest_write
+            && (self.kept.len() < MAX_NAMES || self.kept.contains_key(&kept.path))
+        {
+            self.kept.insert(kept.path.clone(), at);
+        }
+        if self.pattern.is_none() {
+            return;
+        }
+        let found = FoundCheckpoint {
+            files,
+            since_ms: clock::boottime_ms(),
+            is_declared: true,
+            has_changed: false,
+            step: Some(kept.step),
+        };
+        self.found.insert(kept.path.clone(), found);
+    }
+
+    /// Returns what pruning does with the files of a path.
+    pub(super) fn fate_of(&self, path: &str) -> FilesFate {
+        let mut waiting = self.waiting.iter();
+        let mut found = self.found.iter();
+        if waiting.any(|waiting| overlap(&waiting.path, path))
+            || found.any(|(name, found)| !found.is_declared && overlap(name, path))
+        {
+            return FilesFate::Undecided;
+        }
+        let Some(written) = self.folder.newest_write(path) else {
+            return FilesFate::Removed;
+        };
+        // Checkpoints of this task are known, so a record without a time is of an earlier start.
+        let launched = self.task.token().metadata().as_ref().map(modified);
+        let recorded = self.kept.get(path).copied().or(launched);
+        if recorded.is_some_and(|recorded| written > recorded) {
+            return FilesFate::Rewritten;
+        }
+        FilesFate::Removed
     }
 
     /// Declares what matches the pattern and has settled. After the program has ended in order,
@@ -145,36 +286,94 @@ impl DeclaredCheckpoints {
         };
         let names = top.some_names(MAX_NAMES).unwrap_or_default().into_iter();
         let names = names.filter_map(|name| name.into_string().ok());
-        let names: Vec<String> = names
+        let names: BTreeSet<String> = names
             .filter(|name| name != RUNGS_FOLDER && matches(pattern, name) && is_program_path(name))
             .collect();
-        let now_ms = clock::boottime_ms();
+        let start = ProgramStart::of(&self.task, &top);
         self.found.retain(|name, _| names.contains(name));
-        let mut settled = Vec::new();
-        for name in names {
+        let mut newest_first: Vec<String> = names.into_iter().collect();
+        newest_first.sort_by_key(|name| Reverse(number_in(name)));
+        let (mut settled, mut file_count) = (Vec::new(), 0);
+        for name in newest_first {
             // What cannot be read is looked at again.
             let Ok(files) = self.folder.files(&name) else {
                 continue;
             };
-            let found = self.found.entry(name.clone());
-            let found = found.or_insert_with(|| FoundCheckpoint {
-                files: files.clone(),
-                since_ms: now_ms,
-                is_declared: false,
-            });
-            if found.files != files {
-                (found.files, found.since_ms, found.is_declared) = (files, now_ms, false);
+            file_count += files.len();
+            if file_count > MAX_FOUND_FILES {
+                self.found.remove(&name);
+                continue;
             }
-            let has_settled = has_ended || now_ms >= found.since_ms + SETTLED_AFTER_MS;
-            if has_settled && !found.is_declared && !found.files.is_empty() {
-                found.is_declared = true;
-                settled.push((number_in(&name).unwrap_or(self.newest_step), name));
+            if self.has_settled(&name, files, (&start, has_ended)) {
+                // Of two matches of a step, the one with the number in its name is registered.
+                settled.push((self.step_of(&name), number_in(&name).is_none(), name));
             }
         }
         settled.sort();
-        for (step, name) in settled {
-            self.declare(step, name, true);
+        for (step, _, name) in settled {
+            self.declare_match(step, name);
         }
+    }
+
+    /// Records the present state of a match. Returns whether it is to be declared.
+    fn has_settled(
+        &mut self,
+        name: &str,
+        files: Vec<CheckpointFile>,
+        (start, has_ended): (&ProgramStart, bool),
+    ) -> bool {
+        let now_ms = clock::boottime_ms();
+        // A report of the path has a step and metrics, and is kept first.
+        let mut waiting = self.waiting.iter();
+        let is_reported = waiting.any(|waiting| waiting.path == name && !waiting.is_found);
+        let found = self.found.entry(name.to_owned());
+        let found = found.or_insert_with(|| FoundCheckpoint {
+            is_declared: start.is_after(&files),
+            files: files.clone(),
+            since_ms: now_ms,
+            has_changed: false,
+            step: None,
+        });
+        if found.files != files {
+            *found = FoundCheckpoint {
+                files,
+                since_ms: now_ms,
+                is_declared: false,
+                has_changed: true,
+                step: None,
+            };
+        }
+        let is_unchanged = has_ended || now_ms >= found.since_ms + SETTLED_AFTER_MS;
+        is_unchanged && !is_reported && !found.is_declared && !found.files.is_empty()
+    }
+
+    /// Returns the step of a match: that of a report, the number in its name, or the newest one.
+    fn step_of(&self, name: &str) -> u64 {
+        let reported = self.reported.get(name).copied();
+        let step = reported.or_else(|| number_in(name).filter(|step| is_step(*step)));
+        step.unwrap_or(self.newest_step)
+    }
+
+    fn declare_match(&mut self, step: u64, name: String) {
+        let mut others = self.found.iter().filter(|(other, _)| **other != name);
+        let mut reported = self.reported.iter().filter(|(other, _)| **other != name);
+        let is_taken = others.any(|(_, other)| other.step == Some(step))
+            || reported.any(|(_, other)| *other == step);
+        let Some(found) = self.found.get_mut(&name) else {
+            return;
+        };
+        found.is_declared = true;
+        let by = DeclaredBy::Pattern {
+            has_changed: found.has_changed,
+        };
+        if is_taken {
+            if self.clashing.len() < MAX_WAITING {
+                self.clashing.push(self.declaration(step, name, by));
+            }
+            return;
+        }
+        found.step = Some(step);
+        self.declare(step, name, by);
     }
 
     /// Whether the program has ended by itself or upon a request. A killed one may have left half a
@@ -188,13 +387,28 @@ impl DeclaredCheckpoints {
     }
 }
 
+/// Whether two paths are the same, or the files of one are below the other.
+pub(super) fn overlap(one: &str, other: &str) -> bool {
+    is_within(one, other) || is_within(other, one)
+}
+
+fn is_within(path: &str, folder: &str) -> bool {
+    let rest = path.strip_prefix(folder);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether the scheduler can record a step.
+fn is_step(step: u64) -> bool {
+    i64::try_from(step).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::command::test_launch;
     use crate::events;
-    use muster_model::metric::MetricPoint;
     use std::fs;
+    use std::time::SystemTime;
 
     struct TestTask {
         place: tempfile::TempDir,
@@ -235,6 +449,17 @@ mod tests {
         fn report(&self, step: u64, path: &str) {
             let path = Some(path.to_owned());
             self.tell(TaskReport::CheckpointReported { step, path });
+        }
+
+        /// Looks after an end in order.
+        fn end_in_order(&mut self) {
+            let outcome = Outcome::Exited {
+                code: 0,
+                said: None,
+            };
+            let exit = self.folder().exit();
+            exit.write_atomically(&outcome).expect("written");
+            self.declared.look(true);
         }
 
         /// Steps, paths and metrics of what waits.
@@ -295,12 +520,82 @@ mod tests {
             folder.exit().write_atomically(&outcome).expect("written");
             task.declared.look(true);
             assert_eq!(task.waiting().len(), expected, "{outcome:?}");
-            task.declared.look(true);
-            assert_eq!(task.waiting().len(), expected, "it is declared once");
             let found = task.declared.found.get_mut("step-5.pt").expect("found");
             found.since_ms = found.since_ms.saturating_sub(SETTLED_AFTER_MS);
             task.declared.look(true);
-            assert_eq!(task.waiting(), [(5, "step-5.pt", None)]);
+            assert_eq!(task.waiting().len(), expected, "it is declared once");
         }
+    }
+
+    #[test]
+    fn file_from_before_the_program_is_declared_after_change() {
+        let mut task = TestTask::new(Some("step-*"));
+        let path = task.folder().checkpoints().join("step-5.pt");
+        fs::write(&path, "a").expect("written");
+        let file = fs::File::options().write(true).open(&path);
+        let touched = file.expect("open").set_modified(SystemTime::UNIX_EPOCH);
+        touched.expect("set");
+        task.folder().token().write_private("x").expect("written");
+        task.end_in_order();
+        assert!(task.waiting().is_empty());
+        fs::write(&path, "ab").expect("written");
+        task.declared.look(true);
+        assert_eq!(task.waiting(), [(5, "step-5.pt", None)]);
+        assert!(task.declared.waiting[0].has_changed);
+    }
+
+    #[test]
+    fn match_does_not_replace_a_report_or_another_match() {
+        let mut task = TestTask::new(Some("*-*"));
+        let folder = task.folder().checkpoints();
+        for name in ["a-5", "b-5", "c-7"] {
+            fs::write(folder.join(name), "a").expect("written");
+        }
+        task.report(3, "c-7");
+        task.end_in_order();
+        let expected = [(3, "c-7", None), (5, "a-5", None)];
+        assert_eq!(task.waiting(), expected);
+        assert_eq!(task.declared.clashing[0].path, "b-5");
+        for done in std::mem::take(&mut task.declared.waiting) {
+            let files = task.declared.folder.files(&done.path).expect("there");
+            task.declared.set_kept(&done, files);
+        }
+        task.declared.look(true);
+        assert!(task.waiting().is_empty());
+        fs::write(folder.join("c-7"), "ab").expect("written");
+        task.declared.look(true);
+        assert_eq!(task.waiting(), [(3, "c-7", None)], "its step is reported");
+    }
+
+    #[test]
+    fn pruning_spares_files_that_the_program_has_rewritten() {
+        let mut task = TestTask::new(None);
+        let path = task.folder().checkpoints().join("last.pt");
+        fs::write(&path, "a").expect("written");
+        task.report(1, "last.pt");
+        task.declared.look(false);
+        assert_eq!(task.declared.fate_of("last.pt"), FilesFate::Undecided);
+        let done = task.declared.waiting.pop_front().expect("declared");
+        let file = fs::File::options().write(true).open(&path);
+        let touched = file.expect("open").set_modified(SystemTime::UNIX_EPOCH);
+        touched.expect("set");
+        let files = task.declared.folder.files("last.pt").expect("there");
+        task.declared.set_kept(&done, files);
+        assert_eq!(task.declared.fate_of("last.pt"), FilesFate::Removed);
+        fs::write(&path, "b").expect("written");
+        assert_eq!(task.declared.fate_of("last.pt"), FilesFate::Rewritten);
+        assert_eq!(task.declared.fate_of("missing.pt"), FilesFate::Removed);
+    }
+
+    #[test]
+    fn step_and_metric_that_cannot_be_recorded_are_dropped() {
+        let mut task = TestTask::new(Some("*"));
+        let name = "x-9223372036854775808";
+        fs::write(task.folder().checkpoints().join(name), "a").expect("written");
+        task.report(u64::MAX, "a");
+        task.log(u64::MAX, 0.5);
+        task.log(4, 1e301);
+        task.end_in_order();
+        assert_eq!(task.waiting(), [(4, name, Some(0.5))]);
     }
 }

@@ -41,6 +41,10 @@ pub(crate) enum ArtifactError {
     NoCheckpoint,
     #[error("it has more than {most} bytes")]
     Large { most: u64 },
+    #[error(
+        "another checkpoint has the same step; let checkpoint.files match only one name per step. Other matches like it are not reported"
+    )]
+    SameStep,
 }
 
 impl ArtifactError {
@@ -69,7 +73,8 @@ impl ArtifactError {
             | Self::Grown { .. }
             | Self::Missing(_)
             | Self::NoCheckpoint
-            | Self::Large { .. } => false,
+            | Self::Large { .. }
+            | Self::SameStep => false,
         }
     }
 
@@ -86,6 +91,11 @@ impl ArtifactError {
     /// Whether the job has as many artifacts as it may have.
     pub(crate) fn is_count(&self) -> bool {
         matches!(self, Self::Refused { limit, .. } if limit == "job_artifacts")
+    }
+
+    /// Whether the scheduler can never record this content.
+    pub(crate) fn is_invalid(&self) -> bool {
+        matches!(self, Self::Scheduler(status) if status.code() == Code::InvalidArgument)
     }
 
     /// Whether the scheduler takes no artifact of the task any more: its job was deleted, or the

@@ -210,7 +210,17 @@ pub(super) async fn aside<T: Send + 'static>(
 
 /// Removes an object. A missing one is no error. What remains is removed with the job.
 pub(super) async fn remove(place: &Place, folder: &str, object: &str) {
-    let removed = match place {
+    if let Err(error) = try_remove(place, folder, object).await {
+        tracing::warn!(error, object, "the content of an artifact is left");
+    }
+}
+
+/// Removes an object. A missing one is no error.
+///
+/// # Errors
+/// In words, if it may still exist.
+pub(super) async fn try_remove(place: &Place, folder: &str, object: &str) -> Result<(), String> {
+    match place {
         Place::Folder(root) => {
             let (root, folder) = (root.clone(), folder.to_owned());
             let name = object.to_owned();
@@ -227,9 +237,6 @@ pub(super) async fn remove(place: &Place, folder: &str, object: &str) {
             }
             Err(error) => Err(error.to_string()),
         },
-    };
-    if let Err(error) = removed {
-        tracing::warn!(error, object, "the content of an artifact is left");
     }
 }
 

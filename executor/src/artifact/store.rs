@@ -201,7 +201,7 @@ impl ArtifactStore {
         task: TaskId,
         path: &str,
     ) -> Result<(String, Option<Artifact>), ArtifactError> {
-        // A path is the first one that begins with it.
+        // The list is sorted, so an artifact precedes all others whose path begins with its path.
         let page = self.client.list(task, path, "").await?;
         let found = page.artifacts.into_iter().next();
         Ok((page.folder, found.filter(|one| one.path == path)))

@@ -1,5 +1,6 @@
 //! The registered checkpoint with which a program begins: its own newest one from a bucket, or the
-//! checkpoint of another job. The node's daemon asks the scheduler for it.
+//! checkpoint of another job. The node's daemon asks the scheduler for it. Each attempt asks again,
+//! because a checkpoint may be pruned or replaced during the attempt before.
 
 use super::checkpoint_error::CheckpointFetchError;
 use super::daemon::{self, DaemonError};
@@ -43,32 +44,39 @@ pub(super) struct FirstCheckpoint {
 
 /// Returns how the program begins.
 pub(super) fn first() -> Result<Beginning, CommandError> {
-    let asked = daemon::patiently(CheckpointFetchError::is_transient, || {
-        daemon::block_on(async {
-            let body = daemon::get("/muster/v1/checkpoint/first").await?;
-            let text = axum::body::to_bytes(body, MAX_DESCRIPTION_BYTES).await;
-            let text = text.map_err(|error| DaemonError::NoAnswer(io::Error::other(error)))?;
-            serde_json::from_slice(&text).map_err(CheckpointFetchError::Answer)
-        })
-    });
-    let mut beginning: Beginning = asked.map_err(CommandError::Checkpoint)?;
+    daemon::patiently(CheckpointFetchError::is_transient, ask).map_err(CommandError::Checkpoint)
+}
+
+fn ask() -> Result<Beginning, CheckpointFetchError> {
+    let mut beginning: Beginning = daemon::block_on(async {
+        let body = daemon::get("/muster/v1/checkpoint/first").await?;
+        let text = axum::body::to_bytes(body, MAX_DESCRIPTION_BYTES).await;
+        let text = text.map_err(|error| DaemonError::NoAnswer(io::Error::other(error)))?;
+        serde_json::from_slice(&text).map_err(CheckpointFetchError::Answer)
+    })?;
     let found = beginning.checkpoint.take();
     beginning.checkpoint = found.filter(|found| is_program_path(&found.path));
     Ok(beginning)
 }
 
-/// Fills the task's own checkpoint folder from the bucket.
+/// Fills the task's own checkpoint folder from the bucket. A later attempt takes the checkpoint
+/// that is the newest one then.
 pub(super) fn fetch(paths: &Paths, first: &FirstCheckpoint) -> Result<(), CommandError> {
     if !first.is_in_bucket {
         return Ok(());
     }
     let part = paths.task.join("checkpoints.part");
-    let fetched = daemon::patiently(CheckpointFetchError::is_transient, || {
+    let mut next = Some(first.clone());
+    let fetched = daemon::patiently(may_be_replaced, || {
+        let first = match next.take() {
+            Some(first) => first,
+            None => ask()?.checkpoint.ok_or_else(not_registered)?,
+        };
         origin::clear(&part).map_err(CheckpointFetchError::Write)?;
         fs::create_dir_all(&part).map_err(CheckpointFetchError::Write)?;
-        transfer(&part, first)
+        transfer(&part, &first).map(|()| first)
     });
-    fetched.map_err(CommandError::Checkpoint)?;
+    let first = fetched.map_err(CommandError::Checkpoint)?;
     origin::clear(&paths.checkpoints)
         .and_then(|()| fs::rename(&part, &paths.checkpoints))
         .map_err(CommandError::write(&paths.checkpoints))?;
@@ -77,6 +85,16 @@ pub(super) fn fetch(paths: &Paths, first: &FirstCheckpoint) -> Result<(), Comman
         first.path, first.step
     );
     Ok(())
+}
+
+/// Whether a repetition may help. A content that is gone belonged to a pruned checkpoint.
+fn may_be_replaced(error: &CheckpointFetchError) -> bool {
+    let is_gone = matches!(error, CheckpointFetchError::Daemon(DaemonError::Refused(_)));
+    is_gone || error.is_transient()
+}
+
+fn not_registered() -> DaemonError {
+    DaemonError::Refused("the job has no registered checkpoint any more".to_owned())
 }
 
 fn transfer(folder: &Path, first: &FirstCheckpoint) -> Result<(), CheckpointFetchError> {

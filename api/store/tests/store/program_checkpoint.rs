@@ -110,10 +110,19 @@ async fn step_below_the_newest_is_not_pruned_at_once() -> anyhow::Result<()> {
     let job = submit(&world, keeping(1, None)).await?;
     world.start(job, 0, &[0], 9).await?;
     let writer = writer(&world, job, 1);
-    for step in [30, 5] {
-        record(&world, &writer, &declared(step), &content(0.0), step).await?;
+    // The report of step 3 is older, and only its upload is later.
+    for (step, seconds) in [(30, 30), (5, 40), (3, 35)] {
+        record(&world, &writer, &declared(step), &content(0.0), seconds).await?;
     }
-    assert_eq!(listed(&world, job).await?, [(30, true), (5, true)]);
+    let expected = [(30, true), (5, true), (3, false)];
+    assert_eq!(listed(&world, job).await?, expected);
+    // A restarted daemon repeats the report.
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let admitted = program_checkpoint::admit(&mut tx, &writer, &declared(3)).await?;
+    assert_eq!(admitted, CheckpointAdmission::Present);
+    let beginning = program_checkpoint::beginning(&mut tx, job).await?;
+    let newest = beginning.checkpoint.expect("there");
+    assert_eq!(newest.written.step, 5);
     Ok(())
 }
 
@@ -150,11 +159,68 @@ async fn same_path_is_replaced_and_repetition_changes_nothing() -> anyhow::Resul
         (last(30), CheckpointAdmission::Fits),
         (found(100), CheckpointAdmission::Present),
         (found(101), CheckpointAdmission::Fits),
+        (
+            DeclaredCheckpoint {
+                step: 0,
+                ..found(100)
+            },
+            CheckpointAdmission::Present,
+        ),
     ] {
         let mut tx = pool::begin(&world.scheduler).await?;
         let admitted = program_checkpoint::admit(&mut tx, &writer, &declared).await?;
         assert_eq!(admitted, expected, "{declared:?}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn path_within_another_checkpoint_is_refused() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = submit(&world, keeping(3, None)).await?;
+    world.start(job, 0, &[0], 9).await?;
+    let writer = writer(&world, job, 1);
+    let at_path = |step, path: &str| DeclaredCheckpoint {
+        path: path.to_owned(),
+        ..declared(step)
+    };
+    let first = at_path(10, "a/b");
+    record(&world, &writer, &first, &content(0.0), 10).await?;
+    for (path, is_refused) in [
+        ("a", true),
+        ("a/b/c", true),
+        ("a/b", false),
+        ("a/bc", false),
+    ] {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        let other = at_path(20, path);
+        let admitted = program_checkpoint::admit(&mut tx, &writer, &other).await?;
+        let expected = if is_refused {
+            let path = "a/b".to_owned();
+            CheckpointAdmission::Overlapping { path }
+        } else {
+            CheckpointAdmission::Fits
+        };
+        assert_eq!(admitted, expected, "{path}");
+    }
+    let recorded = record(&world, &writer, &at_path(20, "a"), &content(0.0), 20).await?;
+    let path = "a/b".to_owned();
+    assert_eq!(recorded, CheckpointRecorded::Overlapping { path });
+    Ok(())
+}
+
+#[tokio::test]
+async fn near_reports_keep_the_order_of_their_records() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = submit(&world, keeping(3, None)).await?;
+    world.start(job, 0, &[0], 9).await?;
+    let writer = writer(&world, job, 1);
+    for step in [30, 5] {
+        record(&world, &writer, &declared(step), &content(0.0), 30).await?;
+    }
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let beginning = program_checkpoint::beginning(&mut tx, job).await?;
+    assert_eq!(beginning.checkpoint.expect("there").written.step, 5);
     Ok(())
 }
 
