@@ -1,11 +1,15 @@
 //! Idleness of a running program: no output, no metric, and no use of CPU or GPU.
 //!
-//! The executor measures it and reports only when a task becomes idle or active. The scheduler
-//! computes durations from the time of the last activity.
+//! The executor measures it, reports when a task becomes idle or active, and repeats the report of
+//! an idle task. Idleness lasts up to the newest report: a lost report of activity must not end a
+//! job that is in use.
 
 use crate::task::Role;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// Difference of the computed starts of one idleness that delays of its reports can cause.
+const SAME_WITHIN_MS: u64 = 30_000;
 
 /// Report of an executor that a task is idle. All durations end at the report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +51,9 @@ pub enum GpuEvidence {
 pub struct Idleness {
     /// Time of the last activity of any kind.
     pub since_ms: i64,
+    /// Time of the newest report, up to which the task was idle.
+    #[serde(default)]
+    pub reported_ms: i64,
     /// Time of the last output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_ms: Option<i64>,
@@ -70,12 +77,33 @@ impl Idleness {
         let before = |ago_ms: u64| now_ms.saturating_sub(i64::try_from(ago_ms).unwrap_or(i64::MAX));
         Self {
             since_ms: before(report.idle_ms),
+            reported_ms: now_ms,
             output_ms: report.output_ms.map(before),
             metric_ms: report.metric_ms.map(before),
             session_ms: report.session_ms.map(before),
             cpu_milli: report.cpu_milli,
             gpu: report.gpu,
         }
+    }
+
+    /// Returns the idleness after a further report. A report of the same idleness keeps the time of
+    /// the last activity and extends the duration to the measured one.
+    #[must_use]
+    pub fn after(before: Option<&Self>, report: &IdleReport, now_ms: i64) -> Self {
+        let new = Self::of(report, now_ms);
+        let same = before.filter(|before| {
+            new.for_ms() >= before.for_ms()
+                && new.since_ms.abs_diff(before.since_ms) <= SAME_WITHIN_MS
+        });
+        same.map_or(new, |before| {
+            let idle_ms = i64::try_from(report.idle_ms).unwrap_or(i64::MAX);
+            Self::of(report, before.since_ms.saturating_add(idle_ms))
+        })
+    }
+
+    /// Milliseconds of idleness that the executor has measured.
+    fn for_ms(&self) -> i64 {
+        self.reported_ms.saturating_sub(self.since_ms)
     }
 
     /// Returns the evidence as text at a time of the control plane.
@@ -111,7 +139,8 @@ pub struct IdleFinding {
     pub idle: Idleness,
     /// Milliseconds for which all tasks were idle.
     pub for_ms: u64,
-    /// Milliseconds of idleness after which the interactive job ends; absent for other jobs.
+    /// Milliseconds of idleness after which the interactive job ends; absent for other jobs, and
+    /// while the use of GPUs is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_after_ms: Option<u64>,
 }
@@ -131,6 +160,9 @@ impl IdleFinding {
     /// Returns what follows from the finding.
     #[must_use]
     pub fn consequence(&self) -> String {
+        if self.idle.gpu == GpuEvidence::Unknown {
+            return "the job runs on: the use of its GPUs is unknown".to_owned();
+        }
         let Some(ends_after_ms) = self.ends_after_ms else {
             return "the job runs on; it restarts by itself only with verdicts.hang_s".to_owned();
         };
@@ -190,11 +222,33 @@ mod tests {
         );
     }
 
+    fn report(idle_s: u64) -> IdleReport {
+        IdleReport {
+            idle_ms: idle_s * 1_000,
+            ..IdleReport::default()
+        }
+    }
+
+    #[test]
+    fn renewed_idleness_keeps_its_start() {
+        let first = Idleness::of(&report(60), 1_000_000);
+        // The second report is delayed by 9 s.
+        let second = Idleness::after(Some(&first), &report(120), 1_069_000);
+        assert_eq!(second.since_ms, first.since_ms);
+        assert_eq!(second.for_ms(), 120_000);
+        // The report of the activity is lost.
+        let other = Idleness::after(Some(&second), &report(60), 1_300_000);
+        assert_eq!((other.since_ms, other.for_ms()), (1_240_000, 60_000));
+        let longer = Idleness::after(Some(&second), &report(180), 1_400_000);
+        assert_eq!((longer.since_ms, longer.for_ms()), (1_220_000, 180_000));
+        assert_eq!(Idleness::after(None, &report(60), 1_000_000), first);
+    }
+
     #[test]
     fn finding_names_what_follows() {
         let finding = IdleFinding {
             role: Role::Worker { rank: 0 },
-            idle: Idleness::of(&IdleReport::default(), 0),
+            idle: Idleness::of(&report(48 * 60), 0),
             for_ms: 48 * 60_000,
             ends_after_ms: Some(60 * 60_000),
         };
@@ -205,6 +259,12 @@ mod tests {
         assert_eq!(
             finding.to_string(),
             "worker-0 is idle: no output, no CPU use for 48 min"
+        );
+        let mut unknown = finding;
+        unknown.idle.gpu = GpuEvidence::Unknown;
+        assert_eq!(
+            unknown.consequence(),
+            "the job runs on: the use of its GPUs is unknown"
         );
     }
 }

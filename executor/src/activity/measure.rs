@@ -38,6 +38,18 @@ pub(super) enum GpuUse {
     Quiet(GpuEvidence),
 }
 
+/// Newest report of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LastReport {
+    /// An earlier daemon may have reported the task as idle.
+    Unknown,
+    /// The task is active, or there is no report.
+    Active,
+    Idle {
+        idle_ms: u64,
+    },
+}
+
 /// State of one task.
 #[derive(Debug)]
 pub(super) struct TaskActivity {
@@ -49,14 +61,12 @@ pub(super) struct TaskActivity {
     /// Highest CPU use since the last activity.
     cpu_milli: u64,
     gpu: GpuEvidence,
-    /// Whether the newest report states that the task is idle; `None` if an earlier daemon may have
-    /// reported it.
-    told_idle: Option<bool>,
+    last_report: LastReport,
 }
 
 impl TaskActivity {
     /// A task that is seen first counts as active until then.
-    pub fn new(first: Signals, now_ms: u64, told_idle: Option<bool>) -> Self {
+    pub fn new(first: Signals, now_ms: u64, last_report: LastReport) -> Self {
         Self {
             at_ms: now_ms,
             last: first,
@@ -64,7 +74,7 @@ impl TaskActivity {
             output_ms: (first.output.bytes > 0).then_some(now_ms),
             cpu_milli: 0,
             gpu: GpuEvidence::Absent,
-            told_idle,
+            last_report,
         }
     }
 
@@ -105,22 +115,32 @@ impl TaskActivity {
         (self.active_ms, self.cpu_milli) = (at_ms, 0);
     }
 
-    /// Returns the report that is due: the task has been idle for `first_ms`, or is active again.
+    /// Returns the report that is due: the task has been idle for `first_ms`, still is idle, or is
+    /// active again.
     pub fn due(&self, first_ms: u64) -> Option<TaskReport> {
         let idle_ms = self.at_ms.saturating_sub(self.active_ms);
         let is_idle = idle_ms >= first_ms;
-        let is_news = match self.told_idle {
-            Some(told) => told != is_idle,
-            None => is_idle || idle_ms == 0,
+        let every_ms = renewed_every_ms(first_ms);
+        let is_due = match self.last_report {
+            LastReport::Unknown => is_idle || idle_ms == 0,
+            LastReport::Active => is_idle,
+            LastReport::Idle { idle_ms: told_ms } => {
+                !is_idle || idle_ms / every_ms != told_ms / every_ms
+            }
         };
-        is_news.then(|| TaskReport::Activity {
+        is_due.then(|| TaskReport::Activity {
             idle: is_idle.then(|| self.evidence(idle_ms)),
         })
     }
 
     /// Records that the report was written.
     pub fn told(&mut self, report: &TaskReport) {
-        self.told_idle = Some(matches!(report, TaskReport::Activity { idle: Some(_) }));
+        self.last_report = match report {
+            TaskReport::Activity { idle: Some(idle) } => LastReport::Idle {
+                idle_ms: idle.idle_ms,
+            },
+            _ => LastReport::Active,
+        };
     }
 
     fn ago(&self, at_ms: Option<u64>) -> Option<u64> {
@@ -137,6 +157,12 @@ impl TaskActivity {
             gpu: self.gpu,
         }
     }
+}
+
+/// Returns the idle time between two reports: a fifth of a limit of which `first_ms` is a quarter.
+/// The scheduler acts at 80 % and 100 % of the limit, and counts idleness up to a report.
+fn renewed_every_ms(first_ms: u64) -> u64 {
+    (first_ms.saturating_mul(4) / 5).max(1)
 }
 
 #[cfg(test)]
@@ -180,15 +206,18 @@ mod tests {
     }
 
     #[test]
-    fn task_below_the_cpu_limit_is_reported_idle_once() {
-        let mut task = TaskActivity::new(quiet(), 0, Some(false));
+    fn task_below_the_cpu_limit_is_reported_idle() {
+        let mut task = TaskActivity::new(quiet(), 0, LastReport::Active);
         pass(&mut task, 55_000, 10);
         assert_eq!(reported(&mut task), None, "not long enough");
         pass(&mut task, 5_000, 10);
         let idle = reported(&mut task).expect("news").expect("idle");
         assert_eq!((idle.idle_ms, idle.cpu_milli), (60_000, 20));
-        pass(&mut task, 3_600_000, 10);
+        pass(&mut task, 30_000, 10);
         assert_eq!(reported(&mut task), None, "it is known");
+        pass(&mut task, 10_000, 10);
+        let idle = reported(&mut task).expect("renewed").expect("idle");
+        assert_eq!((idle.idle_ms, idle.cpu_milli), (100_000, 20));
         pass(&mut task, 5_000, 11);
         assert_eq!(reported(&mut task), Some(None), "active again");
         pass(&mut task, 3_600_000, 11);
@@ -222,21 +251,36 @@ mod tests {
             },
         ];
         for sign in signs {
-            let mut task = TaskActivity::new(quiet(), 0, Some(false));
+            let mut task = TaskActivity::new(quiet(), 0, LastReport::Active);
             pass(&mut task, 60_000, 0);
             assert!(reported(&mut task).flatten().is_some());
             task.take(sign, 65_000);
             assert_eq!(reported(&mut task), Some(None), "{sign:?}");
         }
-        let mut task = TaskActivity::new(quiet(), 0, Some(false));
+        let mut task = TaskActivity::new(quiet(), 0, LastReport::Active);
         pass(&mut task, 60_000, 0);
         task.take_gpu(GpuUse::Busy);
         assert_eq!(reported(&mut task), None, "its GPU works");
     }
 
     #[test]
+    fn idle_task_is_reported_at_80_and_100_percent_of_its_limit() {
+        let limit_ms = 12_000;
+        let mut task = TaskActivity::new(quiet(), 0, LastReport::Active);
+        let mut reported_ms = Vec::new();
+        for at_ms in (1_000..=limit_ms).step_by(1_000) {
+            task.take(quiet(), at_ms);
+            if let Some(report) = task.due(limit_ms / 4) {
+                task.told(&report);
+                reported_ms.push(at_ms);
+            }
+        }
+        assert_eq!(reported_ms, [3_000, 5_000, 8_000, 10_000, 12_000]);
+    }
+
+    #[test]
     fn task_of_an_earlier_daemon_is_reported_in_any_case() {
-        let mut task = TaskActivity::new(quiet(), 0, None);
+        let mut task = TaskActivity::new(quiet(), 0, LastReport::Unknown);
         pass(&mut task, 5_000, 0);
         assert_eq!(reported(&mut task), None, "not known yet");
         pass(&mut task, 5_000, 500);
@@ -246,7 +290,7 @@ mod tests {
 
     #[test]
     fn evidence_has_the_age_of_output_and_metric() {
-        let mut task = TaskActivity::new(quiet(), 0, Some(false));
+        let mut task = TaskActivity::new(quiet(), 0, LastReport::Active);
         let last = Signals {
             output: OutputMark {
                 bytes: 9,

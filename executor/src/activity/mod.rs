@@ -1,15 +1,17 @@
 //! Activity monitor: measures every few seconds whether the running programs of the node are idle,
-//! and appends a report to a task's events when that changes.
+//! and appends a report to a task's events when that changes. While a task is idle, it repeats the
+//! report.
 //!
 //! A program is idle while it prints nothing, logs no metric, and uses neither CPU nor GPU. For an
 //! interactive job, data of a remote session is activity too. A suspended task, and one whose
-//! environment is being prepared, is not idle. The monitor has a thread of its own, because the
-//! driver of the GPUs may answer late.
+//! environment is being prepared, is not idle. The monitor has a thread of its own. A second one
+//! reads the GPUs, because their driver may answer late.
 
+mod gpu_thread;
 mod measure;
 
 use crate::clock;
-use crate::device::{GpuUsageByProcess, GpuUsageReader};
+use crate::device::GpuUsageReader;
 use crate::events;
 use crate::folder::NodeTaskFolder;
 use crate::log;
@@ -18,7 +20,8 @@ use crate::process::{self, Stat};
 use crate::remote::RemoteSessions;
 use crate::tracking::TrackedRuns;
 use crate::watched_program::{SHORTEST_EVERY_MS, WatchedProgram};
-use measure::{GpuUse, OutputMark, Signals, TaskActivity};
+use gpu_thread::{GpuReading, GpuReadingThread};
+use measure::{GpuUse, LastReport, OutputMark, Signals, TaskActivity};
 use muster_model::id::TaskId;
 use muster_model::idle::GpuEvidence;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +33,8 @@ use std::time::Duration;
 
 /// Longest interval of measurements.
 const LONGEST_EVERY_MS: u64 = 5_000;
+/// Maximum time for which a measurement waits for the driver of the GPUs.
+const GPU_WAIT: Duration = Duration::from_secs(2);
 /// Age of a process below which no earlier daemon has reported it.
 const NEW_BELOW_MS: u64 = 10_000;
 const MS_PER_TICK: u64 = 10;
@@ -97,7 +102,7 @@ impl ActivityMonitor {
     }
 
     fn serve(&self, sources: &ActivitySources) {
-        let mut reader = None;
+        let mut thread = None;
         let mut known = BTreeMap::new();
         loop {
             let watched = self.watched().clone();
@@ -109,7 +114,7 @@ impl ActivityMonitor {
             }
             let gpus = sources
                 .has_gpus
-                .then(|| reader.get_or_insert_with(GpuUsageReader::open));
+                .then(|| thread.get_or_insert_with(start_gpu_thread));
             sample(&watched, &mut known, sources, gpus, clock::boottime_ms());
             let every_ms = watched.iter().map(|one| one.first_ms / 4).min();
             let every_ms = every_ms.unwrap_or(LONGEST_EVERY_MS);
@@ -123,12 +128,20 @@ impl ActivityMonitor {
     }
 }
 
+/// Starts the thread that reads the GPUs.
+fn start_gpu_thread() -> GpuReadingThread {
+    GpuReadingThread::start(|| {
+        let mut reader = GpuUsageReader::open();
+        move |gpus: BTreeSet<u32>| gpu_thread::read(&mut reader, &gpus)
+    })
+}
+
 /// Measures all programs once, and appends the reports that are due.
 fn sample(
     watched: &[WatchedProgram],
     known: &mut BTreeMap<TaskId, KnownProgram>,
     sources: &ActivitySources,
-    gpus: Option<&mut GpuUsageReader>,
+    gpus: Option<&mut GpuReadingThread>,
     now_ms: u64,
 ) {
     let ids: BTreeSet<TaskId> = watched.iter().map(|one| one.task).collect();
@@ -141,8 +154,12 @@ fn sample(
         let new = signals(one, &tree, sources);
         let Some(program) = known.get_mut(&one.task) else {
             let age_ms = now_ms.saturating_sub(one.program.start_ticks * MS_PER_TICK);
-            let told_idle = (age_ms < NEW_BELOW_MS).then_some(false);
-            let activity = TaskActivity::new(new, now_ms, told_idle);
+            let last_report = if age_ms < NEW_BELOW_MS {
+                LastReport::Active
+            } else {
+                LastReport::Unknown
+            };
+            let activity = TaskActivity::new(new, now_ms, last_report);
             let logged = LogOnce::default();
             known.insert(one.task, KnownProgram { activity, logged });
             continue;
@@ -153,7 +170,10 @@ fn sample(
     }
     // Only GPUs of tasks that look idle are read, and each once.
     let wanted = quiet.iter().flat_map(|(one, _)| one.gpus.iter().copied());
-    let used = gpus.map(|reader| reader.read(&wanted.collect()));
+    let wanted: BTreeSet<u32> = wanted.collect();
+    let used = gpus
+        .filter(|_| !wanted.is_empty())
+        .map(|thread| thread.read(wanted, GPU_WAIT));
     for (one, tree) in &quiet {
         if let Some(program) = known.get_mut(&one.task) {
             let of_task = gpu_use(used.as_ref(), one, tree);
@@ -235,20 +255,30 @@ fn output(folder: &NodeTaskFolder) -> OutputMark {
 }
 
 /// Returns the use of the task's GPUs. If the driver names none of its processes, every use of its
-/// GPUs counts: the ids may be of another namespace.
-fn gpu_use(used: Option<&GpuUsageByProcess>, one: &WatchedProgram, tree: &[Stat]) -> GpuUse {
+/// GPUs counts: the ids may be of another namespace. The use of a GPU without a listed process is
+/// that of the whole GPU, or else unknown.
+fn gpu_use(used: Option<&GpuReading>, one: &WatchedProgram, tree: &[Stat]) -> GpuUse {
     let Some(used) = used.filter(|_| !one.gpus.is_empty()) else {
         return GpuUse::Quiet(GpuEvidence::Absent);
     };
-    let of_gpus: Vec<_> = one.gpus.iter().filter_map(|gpu| used.get(gpu)).collect();
+    let (mut is_busy, mut is_unknown) = (false, false);
+    let mut processes: Vec<(&u32, &_)> = Vec::new();
+    for gpu in &one.gpus {
+        match (used.of_processes.get(gpu), used.of_gpus.get(gpu)) {
+            (Some(of_gpu), _) if !of_gpu.is_empty() => processes.extend(of_gpu),
+            (_, Some(busy)) => is_busy |= *busy > 0.0,
+            _ => is_unknown = true,
+        }
+    }
     let pids = tree.iter().map(|stat| stat.id.pid);
     let own: BTreeSet<u32> = pids.filter_map(|pid| u32::try_from(pid).ok()).collect();
-    let processes = of_gpus.iter().flat_map(|of_gpu| of_gpu.iter());
-    let is_named = processes.clone().any(|(pid, _)| own.contains(pid));
-    let mut counted = processes.filter(|(pid, _)| !is_named || own.contains(pid));
-    if counted.any(|(_, of)| of.busy > 0.0) {
+    let is_named = processes.iter().any(|(pid, _)| own.contains(pid));
+    let mut counted = processes
+        .iter()
+        .filter(|(pid, _)| !is_named || own.contains(pid));
+    if is_busy || counted.any(|(_, of)| of.busy > 0.0) {
         GpuUse::Busy
-    } else if of_gpus.len() < one.gpus.len() {
+    } else if is_unknown {
         GpuUse::Quiet(GpuEvidence::Unknown)
     } else {
         GpuUse::Quiet(GpuEvidence::Unused)

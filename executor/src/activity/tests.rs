@@ -152,21 +152,65 @@ fn use_of_gpus_is_that_of_the_driver() {
         let memory_bytes = None;
         BTreeMap::from([(pid, ProcessGpuUsage { memory_bytes, busy })])
     };
-    let used = |first, second| GpuUsageByProcess::from([(0, first), (1, second)]);
-    for (used, expected) in [
-        (None, GpuUse::Quiet(GpuEvidence::Absent)),
-        (Some(used(of(own, 0.5), of(1, 0.0))), GpuUse::Busy),
+    let unused = GpuUse::Quiet(GpuEvidence::Unused);
+    let unknown = GpuUse::Quiet(GpuEvidence::Unknown);
+    for (of_processes, of_gpus, expected) in [
         (
-            Some(used(of(own, 0.0), of(1, 0.5))),
-            GpuUse::Quiet(GpuEvidence::Unused),
+            vec![(0, of(own, 0.5)), (1, of(1, 0.0))],
+            vec![],
+            GpuUse::Busy,
         ),
+        (vec![(0, of(own, 0.0)), (1, of(1, 0.5))], vec![], unused),
         // The ids are of another namespace.
-        (Some(used(of(1, 0.0), of(1, 0.5))), GpuUse::Busy),
+        (vec![(0, of(1, 0.0)), (1, of(1, 0.5))], vec![], GpuUse::Busy),
+        // The driver does not answer.
+        (vec![(0, of(own, 0.0))], vec![], unknown),
+        (vec![], vec![], unknown),
+        // The driver lists no process of another namespace.
         (
-            Some(GpuUsageByProcess::from([(0, of(own, 0.0))])),
-            GpuUse::Quiet(GpuEvidence::Unknown),
+            vec![(0, BTreeMap::new()), (1, BTreeMap::new())],
+            vec![],
+            unknown,
         ),
+        (
+            vec![(0, of(own, 0.0)), (1, BTreeMap::new())],
+            vec![],
+            unknown,
+        ),
+        (
+            vec![(0, of(own, 0.0)), (1, BTreeMap::new())],
+            vec![(1, 0.1)],
+            GpuUse::Busy,
+        ),
+        (vec![(0, BTreeMap::new())], vec![(0, 0.0), (1, 0.0)], unused),
     ] {
-        assert_eq!(gpu_use(used.as_ref(), &one, &tree), expected, "{used:?}");
+        let used = GpuReading {
+            of_processes: of_processes.into_iter().collect(),
+            of_gpus: of_gpus.into_iter().collect(),
+        };
+        assert_eq!(gpu_use(Some(&used), &one, &tree), expected, "{used:?}");
     }
+    let absent = GpuUse::Quiet(GpuEvidence::Absent);
+    assert_eq!(gpu_use(None, &one, &tree), absent);
+}
+
+#[test]
+fn late_driver_leaves_the_use_of_gpus_unknown() {
+    let sleeps = Program::start(1, "sleep 60");
+    let (sources, mut known) = (sources(), BTreeMap::new());
+    // The thread blocks until the test ends.
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let mut thread = GpuReadingThread::start(move || {
+        move |_: BTreeSet<u32>| {
+            let _ = held.recv();
+            GpuReading::default()
+        }
+    });
+    for at_ms in [0, 1_000, 2_000] {
+        let watched = [sleeps.watched.clone()];
+        sample(&watched, &mut known, &sources, Some(&mut thread), at_ms);
+    }
+    let idle = sleeps.reported().flatten().expect("idle");
+    assert_eq!(idle.gpu, GpuEvidence::Unknown);
+    drop(hold);
 }

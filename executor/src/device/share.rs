@@ -1,5 +1,5 @@
 //! GPU use of processes according to NVIDIA's management library. It identifies processes by the
-//! machine's ids, so in a container with a PID namespace nothing is found and nothing is reported.
+//! machine's ids, so in a container with a PID namespace it lists no process.
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
@@ -42,6 +42,25 @@ impl GpuUsageReader {
             }
         }
         used
+    }
+
+    /// Returns the share of time in which each of these GPUs was busy, over at most the last
+    /// second. A GPU without an answer is absent. May block without a limit in the driver.
+    #[must_use]
+    pub fn busy(&self, gpus: &BTreeSet<u32>) -> BTreeMap<u32, f64> {
+        let mut busy = BTreeMap::new();
+        let Some(nvml) = &self.nvml else {
+            return busy;
+        };
+        for &gpu in gpus {
+            let Ok(device) = nvml.device_by_index(gpu) else {
+                continue;
+            };
+            if let Ok(used) = device.utilization_rates() {
+                busy.insert(gpu, f64::from(used.gpu) / 100.0);
+            }
+        }
+        busy
     }
 
     fn read_gpu(&mut self, gpu: u32) -> Result<Option<BTreeMap<u32, ProcessGpuUsage>>, NvmlError> {

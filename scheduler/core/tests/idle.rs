@@ -2,7 +2,7 @@
 
 use crate::scene::Scene;
 use muster_core::Action;
-use muster_model::idle::{IdleFinding, IdleReport, Idleness};
+use muster_model::idle::{GpuEvidence, IdleFinding, IdleReport, Idleness};
 use muster_model::job::{AfterStop, Charge, JobPhase};
 use muster_model::pace::Watch;
 use muster_model::spec::Ends;
@@ -36,11 +36,11 @@ fn program(workers: u32, change: impl FnOnce(&mut Watch)) -> Scene {
     scene
 }
 
-/// Reports that the rank is idle for a minute.
-fn rest(scene: &mut Scene, rank: u32) {
+/// Reports that the rank is idle for a time.
+fn rest(scene: &mut Scene, rank: u32, idle_ms: u64) {
     let report = IdleReport {
-        idle_ms: 60_000,
-        output_ms: Some(90_000),
+        idle_ms,
+        output_ms: Some(idle_ms + 30_000),
         ..IdleReport::default()
     };
     let now_ms = scene.snapshot.now_ms;
@@ -65,17 +65,20 @@ fn told(actions: &[Action]) -> Option<Option<IdleFinding>> {
 #[test]
 fn idle_program_of_one_worker_is_told_once_and_stays() {
     let mut scene = program(1, |_| {});
-    rest(&mut scene, 0);
     scene.later(29 * MINUTE_MS - 1);
+    rest(&mut scene, 0, HANG_MS - 1);
     assert_eq!(told(&actions(&mut scene)), None, "not yet");
     scene.later(1);
+    assert_eq!(told(&actions(&mut scene)), None, "not reported");
+    rest(&mut scene, 0, HANG_MS);
     let found = told(&actions(&mut scene)).expect("news").expect("idle");
     assert_eq!(found.for_ms, HANG_MS);
     assert_eq!(
         found.to_string(),
         "worker-0 is idle: no output for 30 min, no CPU use for 30 min"
     );
-    scene.later(10 * HANG_MS as i64);
+    scene.later(9 * HANG_MS as i64);
+    rest(&mut scene, 0, 10 * HANG_MS);
     assert_eq!(told(&actions(&mut scene)), None, "it is known");
     assert_eq!(scene.phase("a"), JobPhase::Running);
     scene.task("a", Role::Worker { rank: 0 }).idle = None;
@@ -84,21 +87,91 @@ fn idle_program_of_one_worker_is_told_once_and_stays() {
 }
 
 #[test]
+fn idleness_lasts_only_up_to_its_newest_report() {
+    for limit_ms in [None, Some(HANG_MS)] {
+        let mut scene = program(1, |watch| {
+            watch.restarts_idle = true;
+            watch.idle_limit_ms = limit_ms;
+        });
+        scene.later(28 * MINUTE_MS);
+        rest(&mut scene, 0, HANG_MS - 60_000);
+        scene.round();
+        // The report of activity is lost.
+        scene.later(2 * MINUTE_MS);
+        assert_eq!(told(&actions(&mut scene)), None);
+        scene.later(4 * MINUTE_MS);
+        let flag = limit_ms.map(|_| None);
+        assert_eq!(told(&actions(&mut scene)), flag, "the mark ends");
+        assert_eq!(scene.phase("a"), JobPhase::Running);
+    }
+}
+
+#[test]
 fn program_with_one_active_rank_is_not_idle() {
     let mut scene = program(2, |watch| watch.restarts_idle = true);
-    rest(&mut scene, 0);
-    scene.later(10 * HANG_MS as i64);
+    scene.later(100 * MINUTE_MS);
+    rest(&mut scene, 0, 6_000_000);
     assert_eq!(told(&actions(&mut scene)), None);
-    rest(&mut scene, 1);
+    rest(&mut scene, 1, 60_000);
     scene.later(20 * MINUTE_MS);
+    rest(&mut scene, 0, 7_200_000);
+    rest(&mut scene, 1, 1_260_000);
     assert_eq!(told(&actions(&mut scene)), None, "since the last of them");
+}
+
+#[test]
+fn time_that_not_all_ranks_report_does_not_count() {
+    let mut scene = program(2, |watch| watch.restarts_idle = true);
+    scene.later(40 * MINUTE_MS);
+    rest(&mut scene, 0, HANG_MS);
+    scene.later(4 * MINUTE_MS);
+    // The idle times overlap for less than the limit.
+    rest(&mut scene, 1, HANG_MS);
+    assert_eq!(told(&actions(&mut scene)), None);
+}
+
+#[test]
+fn unknown_use_of_gpus_ends_and_restarts_no_job() {
+    for limit_ms in [None, Some(HANG_MS)] {
+        let mut scene = program(1, |watch| {
+            watch.restarts_idle = true;
+            watch.idle_limit_ms = limit_ms;
+        });
+        scene.later(100 * MINUTE_MS);
+        let idle_ms = 3 * HANG_MS;
+        rest(&mut scene, 0, idle_ms);
+        let rank_0 = scene.task("a", Role::Worker { rank: 0 });
+        let idle = rank_0.idle.as_mut().expect("idle");
+        idle.gpu = GpuEvidence::Unknown;
+        let found = told(&actions(&mut scene)).expect("news").expect("idle");
+        assert_eq!((found.for_ms, found.ends_after_ms), (idle_ms, None));
+        assert!(found.consequence().contains("runs on"), "{found:?}");
+        assert_eq!(scene.phase("a"), JobPhase::Running);
+    }
+}
+
+#[test]
+fn end_is_told_once_the_use_of_gpus_is_known() {
+    let mut scene = program(1, |watch| watch.idle_limit_ms = Some(3_600_000));
+    scene.later(47 * MINUTE_MS);
+    for (gpu, ends_after_ms) in [
+        (GpuEvidence::Unknown, Some(None)),
+        (GpuEvidence::Unused, Some(Some(3_600_000))),
+        (GpuEvidence::Unknown, None),
+    ] {
+        rest(&mut scene, 0, 48 * 60_000);
+        let rank_0 = scene.task("a", Role::Worker { rank: 0 });
+        rank_0.idle.as_mut().expect("idle").gpu = gpu;
+        let found = told(&actions(&mut scene)).map(|found| found.expect("idle"));
+        assert_eq!(found.map(|found| found.ends_after_ms), ends_after_ms);
+    }
 }
 
 #[test]
 fn idle_program_restarts_only_if_its_document_says_so() {
     let mut scene = program(1, |watch| watch.restarts_idle = true);
-    rest(&mut scene, 0);
     scene.later(29 * MINUTE_MS);
+    rest(&mut scene, 0, HANG_MS);
     let plan = scene.round();
     let actions: Vec<&Action> = plan.decisions.iter().map(|one| &one.action).collect();
     let [
@@ -126,16 +199,17 @@ fn idle_program_restarts_only_if_its_document_says_so() {
         watch.restarts_idle = true;
         watch.hang_ms = 0;
     });
-    rest(&mut scene, 0);
     scene.later(100 * HANG_MS as i64);
+    rest(&mut scene, 0, 100 * HANG_MS);
     assert_eq!(scene.round().decisions, [], "0 means never");
 }
 
 #[test]
 fn silence_of_the_node_is_no_idleness() {
     let mut scene = program(1, |watch| watch.restarts_idle = true);
-    rest(&mut scene, 0);
-    let seen_ms = scene.snapshot.now_ms + 10 * MINUTE_MS;
+    scene.later(28 * MINUTE_MS);
+    rest(&mut scene, 0, HANG_MS - 60_000);
+    let seen_ms = scene.snapshot.now_ms;
     for node in &mut scene.snapshot.nodes {
         node.seen_ms = Some(seen_ms);
     }
@@ -147,10 +221,10 @@ fn silence_of_the_node_is_no_idleness() {
 fn suspended_or_starting_task_is_not_idle() {
     for state in [TaskState::Assigned, TaskState::Suspended] {
         let mut scene = program(1, |watch| watch.restarts_idle = true);
-        rest(&mut scene, 0);
+        scene.later(10 * HANG_MS as i64);
+        rest(&mut scene, 0, 2 * HANG_MS);
         let rank_0 = scene.task("a", Role::Worker { rank: 0 });
         rank_0.state = state;
-        scene.later(10 * HANG_MS as i64);
         let plan = scene.round();
         let judges = plan
             .decisions
@@ -164,18 +238,21 @@ fn suspended_or_starting_task_is_not_idle() {
 fn interactive_job_is_warned_and_ends_as_succeeded() {
     let mut scene = program(1, |watch| watch.idle_limit_ms = Some(3_600_000));
     scene.find("a").exclusive = true;
-    rest(&mut scene, 0);
     scene.later(46 * MINUTE_MS);
+    rest(&mut scene, 0, 47 * 60_000);
     assert_eq!(told(&actions(&mut scene)), None);
     scene.later(MINUTE_MS);
+    rest(&mut scene, 0, 48 * 60_000);
     let found = told(&actions(&mut scene)).expect("news").expect("idle");
     assert_eq!(
         found.consequence(),
         "the interactive job ends in 12 min without use"
     );
     scene.later(12 * MINUTE_MS - 1);
+    rest(&mut scene, 0, 3_600_000 - 1);
     assert_eq!(told(&actions(&mut scene)), None);
     scene.later(1);
+    rest(&mut scene, 0, 3_600_000);
     let plan = scene.round();
     let Action::Stop {
         then, why, charge, ..
@@ -194,8 +271,8 @@ fn interactive_job_is_warned_and_ends_as_succeeded() {
 fn interactive_job_in_use_does_not_end() {
     let mut scene = program(1, |watch| watch.idle_limit_ms = Some(3_600_000));
     for _ in 0..5 {
-        rest(&mut scene, 0);
         scene.later(40 * MINUTE_MS);
+        rest(&mut scene, 0, 40 * 60_000);
         assert_eq!(told(&actions(&mut scene)), None);
         scene.task("a", Role::Worker { rank: 0 }).idle = None;
         assert_eq!(told(&actions(&mut scene)), None);

@@ -35,6 +35,7 @@ pub(super) async fn admit(
         Ok(CheckpointAdmission::Fits) => Verdict::Fits(true),
         Ok(CheckpointAdmission::Present) => Verdict::Present(true),
         Ok(CheckpointAdmission::Stale) => Verdict::Refused(stale()),
+        Ok(CheckpointAdmission::Overlapping { path }) => Verdict::Refused(overlapping(&path)),
         Err(error) => Verdict::Refused(exceeded(error)?),
     };
     Ok(proto::AdmitCheckpointAnswer {
@@ -85,6 +86,7 @@ pub(super) async fn keep(
             })
         }
         Ok(CheckpointRecorded::Stale) => Ok(refusal(stale())),
+        Ok(CheckpointRecorded::Overlapping { path }) => Ok(refusal(overlapping(&path))),
         Err(error) => Ok(refusal(exceeded(error)?)),
     }
 }
@@ -138,7 +140,7 @@ fn declared(given: Option<proto::DeclaredCheckpoint>) -> Result<DeclaredCheckpoi
         ));
     }
     if i64::try_from(given.step).is_err() {
-        return Err(Status::invalid_argument("step is above 2^63"));
+        return Err(Status::invalid_argument("step is not below 2^63"));
     }
     Ok(DeclaredCheckpoint {
         step: given.step,
@@ -184,6 +186,15 @@ fn refusal(refused: proto::ArtifactRefusal) -> proto::KeepCheckpointAnswer {
     proto::KeepCheckpointAnswer {
         refused: Some(refused),
         ..proto::KeepCheckpointAnswer::default()
+    }
+}
+
+fn overlapping(path: &str) -> proto::ArtifactRefusal {
+    proto::ArtifactRefusal {
+        message: format!(
+            "checkpoint {path:?} is a folder above or below it; use separate paths, which can be pruned separately"
+        ),
+        limit: "path".to_owned(),
     }
 }
 

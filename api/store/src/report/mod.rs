@@ -258,7 +258,9 @@ async fn lines(
         known.idle = new
             .iter()
             .fold(known.idle, |before, (_, report)| match report {
-                TaskReport::Activity { idle } => idle.map(|idle| Idleness::of(&idle, unix_ms(now))),
+                TaskReport::Activity { idle } => {
+                    idle.map(|idle| Idleness::after(before.as_ref(), &idle, unix_ms(now)))
+                }
                 _ => before,
             });
         facts(conn, known, new, now, sum).await?;

@@ -1,8 +1,10 @@
 //! Idle programs. A program is idle while none of its processes prints, logs a metric, or uses CPU
 //! or GPU. Executors measure it, so the rule needs neither steps nor a second worker.
 //!
-//! A job is idle once all its tasks are. It is then flagged, and restarts only if its document says
-//! so. An interactive job ends after its time without use.
+//! A job is idle once all its tasks are, up to the oldest of their newest reports: a lost report of
+//! activity must not end a job in use. It is then flagged, and restarts only if its document says
+//! so. An interactive job ends after its time without use. If the use of a GPU is unknown, the job
+//! is only flagged.
 
 use super::planned_job::PlannedJob;
 use super::round_state::RoundState;
@@ -10,7 +12,7 @@ use super::scheduling_state::SchedulingState;
 use super::straggler_detection::{fail, patience_ms};
 use crate::plan::Action;
 use crate::snapshot::{SnapshotNode, SnapshotTask};
-use muster_model::idle::{IdleFinding, Idleness};
+use muster_model::idle::{GpuEvidence, IdleFinding, Idleness};
 use muster_model::job::{AfterStop, Charge, JobState};
 use muster_model::pace::{Suspicion, Watch};
 use muster_model::verdict::{Finding, Remedy, Verdict};
@@ -18,13 +20,36 @@ use muster_model::verdict::{Finding, Remedy, Verdict};
 /// Share of an interactive job's time without use after which its owner is warned, in percent.
 const WARNED_AT_PERCENT: u64 = 80;
 
+/// Time without a report after which an idleness no longer counts. Executors report at least each
+/// minute.
+const RENEWED_WITHIN_MS: i64 = 5 * 60_000;
+
 /// A job whose tasks are all idle.
 struct IdleJob<'a> {
     /// The task that became idle last.
     task: &'a SnapshotTask,
+    /// Its GPU evidence is `Unknown` if that of any task is.
     idle: Idleness,
     /// Milliseconds for which all were idle.
     for_ms: u64,
+}
+
+impl IdleJob<'_> {
+    fn is_gpu_use_known(&self) -> bool {
+        self.idle.gpu != GpuEvidence::Unknown
+    }
+
+    fn ends_after_ms(&self, watch: &Watch) -> Option<u64> {
+        watch.idle_limit_ms.filter(|_| self.is_gpu_use_known())
+    }
+
+    /// Whether the history states another idleness, or no end although the job will end.
+    fn is_news(&self, known: Option<&IdleFinding>, watch: &Watch) -> bool {
+        known.is_none_or(|known| {
+            let ends = known.ends_after_ms.is_none() && self.ends_after_ms(watch).is_some();
+            known.idle.since_ms != self.idle.since_ms || ends
+        })
+    }
 }
 
 /// Ends interactive jobs without use, and restarts idle programs whose documents say so.
@@ -34,7 +59,8 @@ pub(crate) fn end_idle_jobs(round: &mut RoundState<'_>) {
         let Some(watch) = live.job.watch.as_ref() else {
             continue;
         };
-        let Some(found) = idle(live, &round.snapshot.nodes, round.now_ms) else {
+        let found = idle(live, &round.snapshot.nodes, round.now_ms);
+        let Some(found) = found.filter(IdleJob::is_gpu_use_known) else {
             continue;
         };
         match watch.idle_limit_ms {
@@ -61,15 +87,18 @@ pub(crate) fn record_idle_jobs(round: &mut RoundState<'_>) {
         let found = idle(live, &snapshot.nodes, now_ms);
         let found =
             found.filter(|found| flagged_after_ms(watch).is_some_and(|ms| found.for_ms >= ms));
-        let known = watch.idle.map(|known| known.idle.since_ms);
-        if found.as_ref().map(|found| found.idle.since_ms) == known {
+        let known = watch.idle.as_ref();
+        let is_news = found
+            .as_ref()
+            .map_or(known.is_some(), |found| found.is_news(known, watch));
+        if !is_news {
             continue;
         }
         let idle = found.map(|found| IdleFinding {
             role: found.task.role,
             idle: found.idle,
             for_ms: found.for_ms,
-            ends_after_ms: watch.idle_limit_ms,
+            ends_after_ms: found.ends_after_ms(watch),
         });
         live.take(Action::Idle { idle }, now_ms);
     }
@@ -93,24 +122,32 @@ fn idle<'a>(live: &PlannedJob<'a>, nodes: &[SnapshotNode], now_ms: i64) -> Optio
     if job.command.is_none() || !runs {
         return None;
     }
-    let mut last: Option<IdleJob<'a>> = None;
+    let mut last: Option<(&SnapshotTask, Idleness)> = None;
+    let (mut until_ms, mut is_unknown) = (i64::MAX, false);
     for task in job.tasks.iter().filter(|task| !task.state.is_released()) {
         let idle = task.idle.filter(|_| task.is_up())?;
         // Reports of a node without a session may be delayed.
         let node = nodes.iter().find(|node| node.id == task.node);
-        let until_ms = node.and_then(|node| node.seen_ms).unwrap_or(now_ms);
+        let seen_ms = node.and_then(|node| node.seen_ms).unwrap_or(now_ms);
+        if seen_ms.saturating_sub(idle.reported_ms) > RENEWED_WITHIN_MS {
+            return None;
+        }
+        until_ms = until_ms.min(idle.reported_ms);
+        is_unknown |= idle.gpu == GpuEvidence::Unknown;
         let since_ms = idle.since_ms.max(job.slice_began_ms());
-        let for_ms = until_ms.min(now_ms).saturating_sub(since_ms);
-        let for_ms = u64::try_from(for_ms).unwrap_or(0);
-        if last.as_ref().is_none_or(|last| for_ms < last.for_ms) {
-            last = Some(IdleJob {
-                task,
-                idle: Idleness { since_ms, ..idle },
-                for_ms,
-            });
+        if last.is_none_or(|(_, last)| since_ms > last.since_ms) {
+            last = Some((task, Idleness { since_ms, ..idle }));
         }
     }
-    last
+    let (task, mut idle) = last?;
+    if is_unknown {
+        idle.gpu = GpuEvidence::Unknown;
+    }
+    Some(IdleJob {
+        task,
+        idle,
+        for_ms: u64::try_from(until_ms.saturating_sub(idle.since_ms)).unwrap_or(0),
+    })
 }
 
 fn end(round: &mut RoundState<'_>, index: usize, found: &IdleJob<'_>) {
