@@ -29,11 +29,11 @@ comment on column schedule.document is 'JSON of muster_model::spec::JobSpec, as 
 comment on column schedule.paused is 'Why it submits nothing; null if it is not paused.';
 comment on column schedule.next_at is 'The next planned time. The transaction that submits a job advances it.';
 comment on column schedule.last is 'JSON of muster_model::schedule::ScheduleRun: the result of the newest planned time.';
-comment on column schedule.last_job is 'The newest job. Its row may be gone.';
+comment on column schedule.last_job is 'The last job, to which overlap applies. Its row may be gone.';
 comment on column schedule.created_at is 'When it was stored first.';
 comment on column schedule.updated_at is 'When it was stored last.';
 
-create index schedule_due on schedule (next_at) where paused is null;
+create index schedule_due on schedule (next_at, tenant_id, name) where paused is null;
 create index schedule_of_user on schedule (user_id);
 
 alter table schedule enable row level security;
@@ -44,12 +44,40 @@ create policy owner_read on schedule for select to current_user using (true);
 grant select, insert, update, delete on schedule to muster_api;
 
 -- The API server sees one tenant at a time, and asks here which tenants have due schedules.
-create function muster_due_schedules(at timestamptz, most bigint) returns table (tenant_id uuid, name text)
+create function muster_due_schedules(
+    at timestamptz, after_at timestamptz, after_tenant uuid, after_name text, most bigint
+)
+    returns table (tenant_id uuid, name text, next_at timestamptz)
     language sql stable security definer
     set search_path = public, pg_temp
 as $$
-    select s.tenant_id, s.name from schedule s where s.paused is null and s.next_at <= at order by s.next_at limit most
+    select s.tenant_id, s.name, s.next_at from schedule s
+    where s.paused is null and s.next_at <= at
+      and (after_at is null or (s.next_at, s.tenant_id, s.name) > (after_at, after_tenant, after_name))
+    order by s.next_at, s.tenant_id, s.name limit most
 $$;
-comment on function muster_due_schedules(timestamptz, bigint) is 'Schedules of all tenants whose planned time has come, the longest overdue first.';
-revoke all on function muster_due_schedules(timestamptz, bigint) from public;
-grant execute on function muster_due_schedules(timestamptz, bigint) to muster_api;
+comment on function muster_due_schedules(timestamptz, timestamptz, uuid, text, bigint) is
+    'Schedules of all tenants whose planned time has come, the longest overdue first. With after_at those that follow this schedule.';
+revoke all on function muster_due_schedules(timestamptz, timestamptz, uuid, text, bigint) from public;
+grant execute on function muster_due_schedules(timestamptz, timestamptz, uuid, text, bigint) to muster_api;
+
+-- A user that owns a schedule stays: the schedule would be deleted with it.
+create or replace function muster_forget_users(before timestamptz, most integer) returns bigint
+    language sql volatile security definer
+    set search_path = public, pg_temp
+as $$
+    with idle as materialized (
+        select u.id from app_user u
+        where u.created_at < before
+          and not exists (select from api_token k where k.user_id = u.id)
+          and not exists (select from job j where j.submitted_by = u.id)
+          and not exists (select from study s where s.created_by = u.id)
+          and not exists (select from schedule c where c.user_id = u.id)
+        limit most
+    ), gone as (
+        delete from app_user u using idle where u.id = idle.id returning 1
+    )
+    select count(*) from gone
+$$;
+comment on function muster_forget_users(timestamptz, integer) is
+    'Removes users that were made before a time and have no token, job, study or schedule, so many at most. Returns how many.';

@@ -5,6 +5,7 @@
 //! parsed strings, so they cannot add fields to the document. `$${` stands for `${`.
 
 mod fill;
+mod placeholder;
 
 pub use fill::Values;
 
@@ -17,12 +18,18 @@ use std::collections::BTreeSet;
 pub const TEMPLATE_LABEL: &str = "template";
 /// Maximum number of parameters.
 pub const MAX_PARAMETERS: usize = 64;
-/// Maximum length of the document as JSON, in bytes.
+/// Maximum length of the template as JSON, in bytes.
 pub const MAX_TEMPLATE_BYTES: usize = 256 << 10;
 /// Maximum number of choices of a parameter.
 const MAX_CHOICES: usize = 100;
 /// Maximum length of descriptions, in characters.
 const MAX_DESCRIPTION: usize = 1_000;
+/// Maximum length of the name of a parameter, in bytes.
+const MAX_NAME_BYTES: usize = 63;
+/// Maximum number of errors of a template or of its values.
+const MAX_ERRORS: usize = 100;
+/// Maximum length of a value in an error, in characters.
+const MAX_SHOWN_CHARS: usize = 100;
 
 /// A template as users write it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -108,19 +115,54 @@ impl TemplateParameter {
     }
 
     fn allows(&self, value: &Value) -> bool {
-        self.kind.has(value) && (self.choices.is_empty() || self.choices.contains(value))
+        let mut choices = self.choices.iter();
+        let is_allowed =
+            self.choices.is_empty() || choices.any(|choice| self.is_same(choice, value));
+        self.kind.has(value) && is_allowed
+    }
+
+    /// Whether two values of the type are equal: the floats `1` and `1.0` are.
+    fn is_same(&self, one: &Value, other: &Value) -> bool {
+        match self.kind {
+            ParameterType::Float => one.as_f64() == other.as_f64(),
+            _ => one == other,
+        }
     }
 }
 
 impl TemplateDocument {
-    /// Checks parameters and placeholders. The job is checked when its parameters have values.
+    /// Checks sizes, then parameters, then placeholders. The job is checked when its parameters
+    /// have values.
     ///
     /// # Errors
-    /// All wrong fields.
+    /// The wrong fields of the first of these steps, at most 100.
     pub fn validate(&self) -> Result<(), Vec<FieldError>> {
+        let mut errors = self.wrong_sizes();
+        if errors.is_empty() {
+            errors = self.wrong_parameters();
+        }
+        if errors.is_empty() {
+            errors = self.wrong_placeholders();
+        }
+        errors.truncate(MAX_ERRORS);
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors)
+        }
+    }
+
+    fn wrong_sizes(&self) -> Vec<FieldError> {
         let characters = self.description.chars().count();
-        let (number, bytes) = (self.parameters.len(), self.job.to_string().len());
+        let number = self.parameters.len();
+        let bytes = serde_json::to_string(self).map_or(0, |text| text.len());
         let checks = [
+            (
+                "template",
+                format!("a document of {bytes} bytes"),
+                bytes <= MAX_TEMPLATE_BYTES,
+                "at most 256 KiB as JSON",
+            ),
             (
                 "description",
                 format!("a text of {characters} characters"),
@@ -135,36 +177,28 @@ impl TemplateDocument {
             ),
             (
                 "job",
-                format!("a document of {bytes} bytes"),
-                bytes <= MAX_TEMPLATE_BYTES,
-                "at most 256 KiB as JSON",
-            ),
-            (
-                "job",
                 "no map of fields".to_owned(),
                 self.job.is_object(),
                 "a job document",
             ),
         ];
         let wrong = checks.into_iter().filter(|(.., is_right, _)| !is_right);
-        let mut errors: Vec<FieldError> = wrong
-            .map(|(field, value, _, expected)| FieldError {
-                field: field.to_owned(),
-                value,
-                expected: expected.to_owned(),
-            })
-            .collect();
+        let errors = wrong.map(|(field, value, _, expected)| FieldError {
+            field: field.to_owned(),
+            value,
+            expected: expected.to_owned(),
+        });
+        errors.collect()
+    }
+
+    fn wrong_parameters(&self) -> Vec<FieldError> {
+        let mut errors = Vec::new();
         let mut names = BTreeSet::new();
         for (at, parameter) in self.parameters.iter().enumerate() {
             let is_new = names.insert(parameter.name.as_str());
             errors.extend(parameter.wrong(at, is_new));
         }
-        errors.extend(self.wrong_placeholders());
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(errors)
-        }
+        errors
     }
 }
 
@@ -172,7 +206,7 @@ impl TemplateParameter {
     /// Returns the errors of the parameter at a position.
     fn wrong(&self, at: usize, is_new: bool) -> Vec<FieldError> {
         let mut wrong: Vec<(&str, String, String)> = Vec::new();
-        let name = format!("{:?}", self.name);
+        let name = format!("{:?}", cut(&self.name));
         if !is_name(&self.name) {
             let expected = "1 to 63 characters of a-z, 0-9 and '_', beginning with a letter";
             wrong.push(("name", name.clone(), expected.to_owned()));
@@ -190,14 +224,14 @@ impl TemplateParameter {
             let found = format!("{choices} values");
             wrong.push(("choices", found, "at most 100".to_owned()));
         }
-        for choice in &self.choices {
+        for choice in self.choices.iter().take(MAX_CHOICES) {
             if !self.kind.has(choice) {
                 let expected = format!("values of type {}", self.kind.as_str());
-                wrong.push(("choices", choice.to_string(), expected));
+                wrong.push(("choices", cut(&choice.to_string()), expected));
             }
         }
         if let Some(default) = self.default.as_ref().filter(|value| !self.allows(value)) {
-            wrong.push(("default", default.to_string(), self.expected()));
+            wrong.push(("default", cut(&default.to_string()), self.expected()));
         }
         let errors = wrong
             .into_iter()
@@ -211,9 +245,21 @@ impl TemplateParameter {
 }
 
 fn is_name(name: &str) -> bool {
-    name.len() <= 63
+    name.len() <= MAX_NAME_BYTES
         && name.starts_with(|first: char| first.is_ascii_lowercase())
         && name
             .bytes()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+/// Returns a text of an error with at most [`MAX_SHOWN_CHARS`] characters of it.
+fn cut(text: &str) -> String {
+    cut_to(text, MAX_SHOWN_CHARS)
+}
+
+fn cut_to(text: &str, most_chars: usize) -> String {
+    match text.char_indices().nth(most_chars) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
 }

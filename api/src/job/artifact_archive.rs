@@ -1,4 +1,5 @@
 //! `GET /jobs/{id}/artifacts/archive`: all artifacts as one tar file, written while it is sent.
+//! Artifacts whose content is lost are left out and listed in its last entry, `MISSING.txt`.
 
 use super::artifacts::{no_files, plain_name, protect, read_prefix};
 use crate::auth::Caller;
@@ -20,6 +21,11 @@ use muster_store::job;
 use muster_store::page::RowPage;
 use std::collections::VecDeque;
 use std::io;
+
+/// Entry that lists the artifacts whose content is lost.
+const MISSING: &str = "MISSING.txt";
+/// Maximum number of lost contents. The archive is aborted above it.
+const MAX_MISSING: usize = 10_000;
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -76,6 +82,7 @@ pub async fn archive(
         prefix: params.prefix,
         rows: VecDeque::new(),
         after: None,
+        missing: Vec::new(),
         step: TarStep::Between,
     };
     archive.add(first);
@@ -103,6 +110,8 @@ struct TarFile {
     rows: VecDeque<ArtifactRow>,
     /// Path after which the next page begins; `None` after the last page.
     after: Option<String>,
+    /// Paths of the artifacts whose content is lost.
+    missing: Vec<String>,
     step: TarStep,
 }
 
@@ -164,7 +173,24 @@ impl TarFile {
             return Ok(head.into());
         }
         self.step = TarStep::Done;
-        Ok(Bytes::from_static(&TAR_END))
+        self.end()
+    }
+
+    /// Returns the end of the archive, behind the list of lost contents.
+    fn end(&self) -> io::Result<Bytes> {
+        if self.missing.is_empty() {
+            return Ok(Bytes::from_static(&TAR_END));
+        }
+        let text = format!(
+            "The content of these artifacts is lost, so they are not in this archive:\n{}\n",
+            self.missing.join("\n")
+        );
+        let bytes = text.len() as u64;
+        let mut end = tar_head(MISSING, bytes, 0o644, 0)?;
+        end.extend(text.as_bytes());
+        end.extend(vec![0; tar_padding(bytes)]);
+        end.extend(TAR_END);
+        Ok(end.into())
     }
 
     async fn next_row(&mut self) -> io::Result<Option<ArtifactRow>> {
@@ -181,6 +207,7 @@ impl TarFile {
     }
 
     /// Opens a content. The program may have replaced or removed the artifact since it was listed.
+    /// Records a content that is lost.
     async fn open(
         &mut self,
         row: ArtifactRow,
@@ -199,8 +226,15 @@ impl TarFile {
             return Ok(None);
         };
         let found = files.read_artifact(tenant, self.id, &newer).await;
-        let found = found.map_err(failed)?;
-        Ok(Some((newer, found.body.into_data_stream())))
+        let has_room = self.missing.len() < MAX_MISSING;
+        match found {
+            Ok(found) => Ok(Some((newer, found.body.into_data_stream()))),
+            Err(error) if error.kind() == ProblemKind::NotFound && has_room => {
+                self.missing.push(newer.path);
+                Ok(None)
+            }
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// Returns the next piece of a content, or what follows the content.

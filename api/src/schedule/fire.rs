@@ -19,7 +19,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 /// Age from which a planned time counts as missed.
-const MISSED_AFTER: Duration = Duration::minutes(1);
+const MISSED_AFTER: Duration = Duration::minutes(10);
 /// Pause before the next attempt if the expression does not describe a time any more.
 const WITHOUT_TIME: Duration = Duration::DAY;
 
@@ -28,9 +28,26 @@ struct Due {
     row: ScheduleRow,
     /// The last job, if it has not ended.
     open_job: Option<JobId>,
+    times: Times,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Times {
     /// The planned time: the newest one, if several were missed.
     planned_at: OffsetDateTime,
     next_at: OffsetDateTime,
+}
+
+impl Times {
+    fn of(cron: &str, time_zone: &str, planned_at: OffsetDateTime, now: OffsetDateTime) -> Self {
+        let timing = Timing::parse(cron, time_zone).ok();
+        let newest = timing.as_ref().map(|at| at.newest_due(planned_at, now));
+        let next = timing.and_then(|timing| timing.next_after(now));
+        Self {
+            planned_at: newest.unwrap_or(planned_at),
+            next_at: next.unwrap_or(now + WITHOUT_TIME),
+        }
+    }
 }
 
 /// Submits the job of a due schedule, or records why not. Does nothing if another API server has
@@ -51,19 +68,14 @@ pub async fn fire(
     }
     // The refusal has rolled its transaction back, so another server may have taken the lock since.
     let mut tx = pool::begin_for(&app.pool, schedule.tenant).await?;
-    let Some(due) = locked(&mut tx, schedule, now).await? else {
+    let Some(due) = schedule::lock_due_times(&mut tx, &schedule.name, now).await? else {
         return Ok(());
     };
+    let times = Times::of(&due.cron, &due.time_zone, due.next_at, now);
     let reason = error.detail().to_owned();
     tracing::info!(schedule = schedule.name, reason, "a submission is refused");
-    record(
-        &mut tx,
-        schedule,
-        &due,
-        ScheduleResult::Refused { reason },
-        now,
-    )
-    .await?;
+    let result = ScheduleResult::Refused { reason };
+    record(&mut tx, schedule, times, result, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(())
 }
@@ -93,7 +105,7 @@ async fn attempt(
             ScheduleResult::Submitted { job }
         }
     };
-    record(&mut tx, schedule, &due, result, now).await?;
+    record(&mut tx, schedule, due.times, result, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
     if is_submitted {
         app.commit_notifier.notify();
@@ -105,15 +117,20 @@ async fn locked(
     conn: &mut PgConnection,
     schedule: &DueSchedule,
     now: OffsetDateTime,
-) -> Result<Option<Due>, StoreError> {
-    let found = schedule::lock_due(conn, &schedule.name, now).await?;
+) -> Result<Option<Due>, ApiError> {
+    let found = match schedule::lock_due(conn, &schedule.name, now).await {
+        Err(StoreError::Decode { source, .. }) => {
+            let detail = format!(
+                "this release cannot read the stored document: {source}; store the schedule again"
+            );
+            return Err(ApiError::new(ProblemKind::InvalidJob, detail));
+        }
+        found => found?,
+    };
     Ok(found.map(|(row, open_job)| {
-        let timing = Timing::parse(&row.document.cron, &row.document.time_zone).ok();
-        let newest = timing.as_ref().map(|at| at.newest_due(row.next_at, now));
-        let next = timing.and_then(|timing| timing.next_after(now));
+        let document = &row.document;
         Due {
-            planned_at: newest.unwrap_or(row.next_at),
-            next_at: next.unwrap_or(now + WITHOUT_TIME),
+            times: Times::of(&document.cron, &document.time_zone, row.next_at, now),
             open_job,
             row,
         }
@@ -123,8 +140,8 @@ async fn locked(
 /// Returns why a rule of the schedule leaves the time out.
 fn skipped(due: &Due, now: OffsetDateTime) -> Option<String> {
     let rules = &due.row.document;
-    if rules.catch_up == CatchUp::None && now - due.planned_at > MISSED_AFTER {
-        let text = "no API server ran at that time, and `catch_up` is `none`";
+    if rules.catch_up == CatchUp::None && now - due.times.planned_at > MISSED_AFTER {
+        let text = "no API server came to that time within 10 minutes, and `catch_up` is `none`";
         return Some(text.to_owned());
     }
     match (rules.overlap, due.open_job) {
@@ -166,17 +183,17 @@ async fn submitted(
 async fn record(
     conn: &mut PgConnection,
     schedule: &DueSchedule,
-    due: &Due,
+    times: Times,
     result: ScheduleResult,
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     let run = ScheduleRun {
-        planned_at: due.planned_at,
+        planned_at: times.planned_at,
         at: now,
         result,
     };
     let at = (schedule.tenant, schedule.name.as_str());
-    schedule::advance(conn, at, &run, due.next_at).await
+    schedule::advance(conn, at, &run, times.next_at).await
 }
 
 /// Returns the document with the label of the schedule.

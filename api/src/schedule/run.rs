@@ -55,9 +55,11 @@ pub async fn run(
     if let Err(errors) = new.spec.validate() {
         return Err(ApiError::of_fields(ProblemKind::InvalidJob, errors));
     }
+    // The submitter locks a schedule before it submits; so does this request.
+    let open = schedule::lock_open_job(&mut tx, &name).await?;
     let stored = submit::begun(&app, &mut tx, &caller, new).await?;
     let at = (caller.tenant_id, name.as_str());
-    schedule::record_job(&mut tx, at, stored.id, clock::now()).await?;
+    schedule::record_job(&mut tx, at, (stored.id, open), clock::now()).await?;
     let (id, body) = submit::written(&caller, stored);
     once.keep(&mut tx, &caller, StatusCode::CREATED, &body)
         .await?;

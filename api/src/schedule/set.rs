@@ -57,6 +57,8 @@ pub async fn set(
     if let Err(errors) = job.validate() {
         return Err(ApiError::of_fields(ProblemKind::InvalidJob, errors));
     }
+    // The limit of GPUs of interactive jobs applies to each submission, not to the stored document.
+    job.interactive = None;
     let mut tx = app.begin(&caller).await?;
     submit::checked(&app, &mut tx, &caller, &mut job).await?;
     let new = NewSchedule {

@@ -13,6 +13,9 @@ use time::OffsetDateTime;
 
 /// Longest time between two planned times; 29 February can be 8 years apart.
 const HORIZON_YEARS: i16 = 8;
+/// Maximum lengths, in characters.
+const MAX_CRON: usize = 200;
+const MAX_TIME_ZONE: usize = 64;
 /// Windows in which the newest planned time is searched, so that years of missed minutes are not
 /// enumerated.
 const WINDOWS_H: [i64; 4] = [1, 24, 32 * 24, 366 * 24];
@@ -31,17 +34,7 @@ impl Timing {
     /// # Errors
     /// One error for each wrong field.
     pub fn parse(cron: &str, time_zone: &str) -> Result<Self, Vec<FieldError>> {
-        let wrong = |field: &str, value: &str, expected: &str| FieldError {
-            field: field.to_owned(),
-            value: format!("{value:?}"),
-            expected: expected.to_owned(),
-        };
-        let parsed = Cron::parse(cron).ok_or_else(|| wrong("cron", cron, cron::EXPECTED));
-        let zone = ZONES.get(time_zone).map_err(|_| {
-            let expected = "an IANA name of a time zone, such as UTC or Europe/Berlin";
-            wrong("time_zone", time_zone, expected)
-        });
-        match (parsed, zone) {
+        match (parsed_cron(cron), zone(time_zone)) {
             (Ok(cron), Ok(zone)) => Ok(Self { cron, zone }),
             (cron, zone) => Err(cron.err().into_iter().chain(zone.err()).collect()),
         }
@@ -145,6 +138,39 @@ impl Timing {
             before
         }
     }
+}
+
+fn parsed_cron(cron: &str) -> Result<Cron, FieldError> {
+    check_length("cron", cron, MAX_CRON)?;
+    Cron::parse(cron).ok_or_else(|| wrong("cron", cron, cron::EXPECTED))
+}
+
+fn zone(time_zone: &str) -> Result<TimeZone, FieldError> {
+    check_length("time_zone", time_zone, MAX_TIME_ZONE)?;
+    ZONES.get(time_zone).map_err(|_| {
+        let expected = "an IANA name of a time zone, such as UTC or Europe/Berlin";
+        wrong("time_zone", time_zone, expected)
+    })
+}
+
+fn wrong(field: &str, value: &str, expected: &str) -> FieldError {
+    FieldError {
+        field: field.to_owned(),
+        value: format!("{value:?}"),
+        expected: expected.to_owned(),
+    }
+}
+
+fn check_length(field: &str, value: &str, most_chars: usize) -> Result<(), FieldError> {
+    let chars = value.chars().count();
+    if chars <= most_chars {
+        return Ok(());
+    }
+    Err(FieldError {
+        field: field.to_owned(),
+        value: format!("a text of {chars} characters"),
+        expected: format!("at most {most_chars} characters"),
+    })
 }
 
 /// Returns the first whole minute after `local`.

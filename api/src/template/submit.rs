@@ -4,17 +4,20 @@ use super::found;
 use crate::auth::Caller;
 use crate::body::ParsedBody;
 use crate::body::parse;
-use crate::idempotency;
+use crate::clock;
+use crate::idempotency::{self, IdempotencyCheck};
 use crate::job::submit::{self, Submission, SubmitParams};
 use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
 use crate::state::ApiState;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use muster_model::spec::JobSpec;
 use muster_model::template::TEMPLATE_LABEL;
 use muster_model::view::{JobView, TemplateValues};
+use muster_store::job::NewJob;
+use muster_store::{PgConnection, StoreError};
 
 /// Submit a job from a template
 ///
@@ -44,17 +47,54 @@ pub async fn submit(
     body: ParsedBody<TemplateValues>,
 ) -> Result<Response, ApiError> {
     let key = idempotency::key(&headers)?;
+    let request: [&[u8]; 3] = [b"template", name.as_bytes(), &body.bytes];
     let mut tx = app.begin(&caller).await?;
-    let template = found(&mut tx, &name).await?;
-    drop(tx);
-    let filled = template.document.fill(&body.value.parameters);
+    if params.dry_run {
+        let spec = filled(&mut tx, &name, &body.value).await?;
+        drop(tx);
+        let submission = Submission {
+            key,
+            request: &request,
+            dry_run: true,
+        };
+        return submit::carry_out(&app, &caller, submission, spec).await;
+    }
+    // Before the template is read: a repetition gets its answer also after a change of the
+    // template.
+    let once = match idempotency::claim(&mut tx, &caller, key, &request, "job").await? {
+        IdempotencyCheck::First(once) => once,
+        IdempotencyCheck::Again(answered) => {
+            return Ok(answered.answer(|job: JobView| Some(submit::place(job.id))));
+        }
+    };
+    let new = NewJob {
+        id: clock::new_id().into(),
+        tenant_id: caller.tenant_id,
+        submitted_by: caller.user_id,
+        spec: filled(&mut tx, &name, &body.value).await?,
+    };
+    if let Err(errors) = new.spec.validate() {
+        return Err(ApiError::of_fields(ProblemKind::InvalidJob, errors));
+    }
+    let stored = submit::begun(&app, &mut tx, &caller, new).await?;
+    let (id, body) = submit::written(&caller, stored);
+    once.keep(&mut tx, &caller, StatusCode::CREATED, &body)
+        .await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(submit::created(&app, id, body))
+}
+
+/// Returns the job document of a template with these values and the label of the template.
+async fn filled(
+    conn: &mut PgConnection,
+    name: &str,
+    values: &TemplateValues,
+) -> Result<JobSpec, ApiError> {
+    let template = found(conn, name).await?;
+    let filled = template.document.fill(&values.parameters);
     let filled = filled.map_err(|errors| ApiError::of_fields(ProblemKind::InvalidBody, errors))?;
     let mut spec: JobSpec = parse::of_value(&filled)?;
-    spec.labels.insert(TEMPLATE_LABEL.to_owned(), name.clone());
-    let submission = Submission {
-        key,
-        request: &[b"template", name.as_bytes(), &body.bytes],
-        dry_run: params.dry_run,
-    };
-    submit::carry_out(&app, &caller, submission, spec).await
+    let (label, name) = (TEMPLATE_LABEL.to_owned(), name.to_owned());
+    spec.labels.insert(label, name);
+    Ok(spec)
 }

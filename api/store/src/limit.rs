@@ -211,6 +211,7 @@ pub async fn admit_interactive(
 ) -> Result<(), StoreError> {
     hold(conn, tenant).await?;
     let most = of(conn, tenant).await?.interactive_gpus;
+    // The index `job_interactive_open` has these conditions.
     let used = sqlx::query_scalar!(
         r#"select coalesce(sum((spec #>> '{resources,worker,gpus}')::bigint), 0)::bigint as "used!" from job
            where tenant_id = $1 and deleted_at is null and spec -> 'interactive' is not null

@@ -2,7 +2,10 @@
 
 mod due;
 
-pub use due::{DueSchedule, Owner, advance, due, lock_due, owner, record_job};
+pub use due::{
+    DueSchedule, DueTimes, Owner, advance, due, lock_due, lock_due_times, lock_open_job, owner,
+    record_job,
+};
 
 use crate::error::StoreError;
 use crate::event::{self, NewEvent};
@@ -15,7 +18,7 @@ use muster_model::id::{JobId, TenantId, UserId};
 use muster_model::schedule::{
     CatchUp, Overlap, ScheduleChange, ScheduleDocument, SchedulePause, ScheduleRun,
 };
-use muster_model::spec::JobSpec;
+use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use time::OffsetDateTime;
@@ -58,7 +61,8 @@ struct ScheduleSqlRow {
     time_zone: String,
     catch_up: String,
     overlap: String,
-    document: Json<JobSpec>,
+    /// Read apart from the row: another release may have written it.
+    document: Json<Value>,
     paused: Option<String>,
     next_at: OffsetDateTime,
     last: Option<Json<ScheduleRun>>,
@@ -73,7 +77,7 @@ macro_rules! select_schedules {
         sqlx::query_as!(
             ScheduleSqlRow,
             r#"select s.name, s.user_id, u.name as owner, s.cron, s.time_zone, s.catch_up, s.overlap,
-                      s.document as "document: Json<JobSpec>", s.paused, s.next_at,
+                      s.document as "document: Json<Value>", s.paused, s.next_at,
                       s.last as "last: Json<ScheduleRun>", s.last_job, s.created_at, s.updated_at
                from schedule s join app_user u on u.id = s.user_id "# + $rest
             $(, $argument)*
@@ -193,7 +197,8 @@ pub async fn delete_all(conn: &mut PgConnection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Pauses a schedule and appends an event, unless it is paused.
+/// Pauses a schedule and appends an event, unless it is paused. A pause by a user replaces that of
+/// an owner without a token.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -205,9 +210,10 @@ pub async fn pause(
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     let done = sqlx::query!(
-        "update schedule set paused = $2 where name = $1 and paused is null",
+        "update schedule set paused = $2 where name = $1 and (paused is null or (paused <> $2 and $3))",
         name,
-        why.as_str()
+        why.as_str(),
+        why == SchedulePause::ByUser
     )
     .execute(&mut *conn)
     .await?;
@@ -246,29 +252,34 @@ pub async fn resume(
 /// Returns the schedules of the tenant in scope by name.
 ///
 /// # Errors
-/// [`StoreError::Statement`].
+/// [`StoreError::Statement`]; [`StoreError::Decode`] for a document of another release.
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<ScheduleRow>, StoreError> {
     let rows = select_schedules!(r#"order by s.name collate "C""#)
         .fetch_all(conn)
         .await?;
-    Ok(rows.into_iter().map(ScheduleRow::from).collect())
+    rows.into_iter().map(ScheduleRow::try_from).collect()
 }
 
 /// Returns a schedule.
 ///
 /// # Errors
-/// [`StoreError::Statement`].
+/// [`StoreError::Statement`]; [`StoreError::Decode`] for a document of another release.
 pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Option<ScheduleRow>, StoreError> {
     let row = select_schedules!("where s.name = $1", name)
         .fetch_optional(conn)
         .await?;
-    Ok(row.map(ScheduleRow::from))
+    row.map(ScheduleRow::try_from).transpose()
 }
 
-impl From<ScheduleSqlRow> for ScheduleRow {
-    fn from(row: ScheduleSqlRow) -> Self {
+impl TryFrom<ScheduleSqlRow> for ScheduleRow {
+    type Error = StoreError;
+
+    fn try_from(row: ScheduleSqlRow) -> Result<Self, StoreError> {
         let known = "a constraint keeps other names out of the column";
-        Self {
+        let what = "the document of a schedule";
+        let job = serde_json::from_value(row.document.0)
+            .map_err(|source| StoreError::Decode { what, source })?;
+        Ok(Self {
             name: row.name,
             user_id: row.user_id.into(),
             owner: row.owner,
@@ -277,7 +288,7 @@ impl From<ScheduleSqlRow> for ScheduleRow {
                 time_zone: row.time_zone,
                 catch_up: CatchUp::of_name(&row.catch_up).expect(known),
                 overlap: Overlap::of_name(&row.overlap).expect(known),
-                job: row.document.0,
+                job,
             },
             paused: row
                 .paused
@@ -287,6 +298,6 @@ impl From<ScheduleSqlRow> for ScheduleRow {
             last_job: row.last_job.map(JobId::from),
             created_at: row.created_at,
             updated_at: row.updated_at,
-        }
+        })
     }
 }

@@ -3,6 +3,7 @@
 use crate::world::{ADMIN, Answer, BLUE, RED, World, document, json_request};
 use axum::http::Method;
 use muster_api::schedule::submit_due;
+use muster_model::plan::Action;
 use muster_model::schedule::{SchedulePause, ScheduleResult};
 use muster_model::view::{EventView, JobView, Page, Problem, ScheduleView};
 use serde_json::{Value, json};
@@ -83,7 +84,7 @@ async fn missed_times_are_skipped_or_caught_up_once() {
     let schedule = stored(&world, json!({})).await;
     let late = schedule.next[2].at + Duration::HOUR;
     let skipped = due(&world, late).await;
-    assert!(reason(&skipped).contains("no API server ran"));
+    assert!(reason(&skipped).contains("within 10 minutes"));
     assert_eq!(jobs(&world).await.len(), 0);
     assert_eq!(skipped.next[0].at, schedule.next[3].at);
     let schedule = stored(&world, json!({ "catch_up": "latest" })).await;
@@ -94,6 +95,68 @@ async fn missed_times_are_skipped_or_caught_up_once() {
         (reason(&caught), jobs(&world).await.len()),
         ("submitted", 1)
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn short_delay_of_a_planned_time_is_no_miss() {
+    let world = World::new().await;
+    let schedule = stored(&world, json!({})).await;
+    let late = due(&world, schedule.next[0].at + Duration::minutes(9)).await;
+    assert_eq!(reason(&late), "submitted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn job_of_a_user_does_not_end_an_overlap() {
+    let world = World::new().await;
+    let schedule = stored(&world, json!({ "overlap": "skip" })).await;
+    let planned = due(&world, schedule.next[0].at).await.last_job;
+    let run = world
+        .post(RED, &format!("{PATH}/run"), &json!({}))
+        .await
+        .json::<JobView>();
+    assert_eq!(shown(&world).await.last_job, planned);
+    world.step(run.id, 0, Action::Cancel).await;
+    let skipped = due(&world, schedule.next[1].at).await;
+    assert!(reason(&skipped).contains("has not ended"), "{skipped:?}");
+    // An ended job is replaced.
+    world.step(planned.expect("a job"), 0, Action::Cancel).await;
+    let again = world.post(RED, &format!("{PATH}/run"), &json!({})).await;
+    let again = again.json::<JobView>();
+    assert_eq!(shown(&world).await.last_job, Some(again.id));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_due_schedules_are_submitted_in_one_search() {
+    let world = World::new().await;
+    let body = json!({ "cron": "0 3 * * *", "job": document("train") });
+    let mut planned = OffsetDateTime::UNIX_EPOCH;
+    for number in 0..20 {
+        let path = format!("/api/v1/schedules/s{number}");
+        let answer = world
+            .send(json_request(Method::PUT, RED, &path, &body))
+            .await;
+        planned = answer.json::<ScheduleView>().next[0].at;
+    }
+    let done = submit_due(&world.app, planned).await;
+    assert_eq!(done.expect("the store answers"), 20);
+    let jobs: Page<JobView> = world.get(RED, "/api/v1/jobs").await.json();
+    assert_eq!(jobs.items.len(), 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interactive_schedule_is_stored_above_the_limit() {
+    let world = World::new().await;
+    let limits = json!({ "limits": { "interactive_gpus": 0 } });
+    let patch = json_request(Method::PATCH, ADMIN, "/api/v1/tenants/red", &limits);
+    assert_eq!(world.send(patch).await.status, 200);
+    let job = json!({
+        "version": "muster/v1", "name": "lab", "command": { "argv": ["sleep", "60"] },
+        "resources": { "worker": { "gpus": 1 } }, "interactive": { "idle_minutes": 5 },
+    });
+    let schedule = stored(&world, json!({ "job": job })).await;
+    assert!(schedule.document.job.interactive.is_some());
+    let refused = due(&world, schedule.next[0].at).await;
+    assert!(reason(&refused).contains("interactive_gpus"), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! Templates: parameters, submissions and refusals.
 
-use crate::world::{BLUE, RED, World, document, json_request};
+use crate::world::{BLUE, RED, World, document, json_request, keyed};
 use axum::http::Method;
 use muster_model::view::{JobView, Page, Problem, TemplateView};
 use serde_json::{Value, json};
@@ -116,6 +116,21 @@ async fn wrong_templates_are_refused_when_they_are_stored() {
         assert_eq!(refused.json::<Problem>().errors[0].field, field);
     }
     assert_eq!(world.get(RED, PATH).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repetition_is_answered_after_a_change_of_the_template() {
+    let world = World::new().await;
+    assert_eq!(put(&world, &template()).await.status, 200);
+    let values = json!({ "parameters": { "epochs": 3 } });
+    let path = format!("{PATH}/submit");
+    let request = || keyed(json_request(Method::POST, RED, &path, &values), "one");
+    let first = world.send(request()).await;
+    assert_eq!(first.status, 201, "{}", first.text());
+    assert_eq!(world.delete(RED, PATH).await.status, 204);
+    let again = world.send(request()).await;
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!(again.body, first.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]

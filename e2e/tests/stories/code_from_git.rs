@@ -4,6 +4,7 @@
 use muster_e2e::cluster::{TestCluster, TestClusterOptions};
 use muster_e2e::runtime::of_processes;
 use muster_model::job::JobPhase;
+use muster_model::view::JobView;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -49,15 +50,13 @@ async fn commit_runs_and_its_event_files_are_metrics() {
     });
     let file = at.join("job.json");
     fs::write(&file, document.to_string()).expect("written");
-    let _submitted = cluster.run(&["submit", &file.display().to_string()]);
+    let submitted = cluster.run(&["submit", &file.display().to_string(), "-o", "json"]);
+    let job: JobView = serde_json::from_str(&submitted).expect("a job");
     let label = format!("git-commit={commit}");
     let listed = cluster.run(&["list", "--label", &label, "-o", "json"]);
     assert!(listed.contains("from-git"), "{listed}");
-    let jobs: Vec<muster_model::view::JobView> = serde_json::from_str(&listed).expect("jobs");
     cluster
-        .until(jobs[0].id, "the end", |job| {
-            job.phase == JobPhase::Succeeded
-        })
+        .until(job.id, "the end", |job| job.phase == JobPhase::Succeeded)
         .await;
     let log = cluster.run(&["logs", "from-git"]);
     assert!(log.contains("ran the commit"), "{log}");

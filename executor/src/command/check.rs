@@ -6,9 +6,11 @@ use super::error::CommandError;
 use crate::clock;
 use crate::log::LastLine;
 use muster_model::spec::Command;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
 use std::io::{self, PipeReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
 use std::thread::{self, JoinHandle};
@@ -67,6 +69,7 @@ pub(super) fn until_ended(
         .stdin(Stdio::null())
         .stdout(writer.try_clone().map_err(CommandError::start(program))?)
         .stderr(writer)
+        .process_group(0)
         .spawn()
         .map_err(CommandError::start(program))?;
     // Its copies of the pipe's end would keep the reader waiting.
@@ -78,7 +81,8 @@ pub(super) fn until_ended(
             Some(status) if status.success() => break None,
             Some(status) => break Some(status.to_string()),
             None if until_ms.is_some_and(|until_ms| clock::boottime_ms() >= until_ms) => {
-                let _ = child.kill();
+                // The children of a program, such as those of git, would continue.
+                let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
                 let _ = child.wait();
                 let minutes = limit_ms.unwrap_or_default() / 60_000;
                 break Some(format!("no end within {minutes} min"));
@@ -166,10 +170,22 @@ fn may_run(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::find;
+    use super::{find, until_ended};
     use crate::command::environment::Paths;
     use std::collections::BTreeMap;
     use std::path::Path;
+    use std::process;
+
+    #[test]
+    fn program_over_its_limit_ends_with_its_children() {
+        let mut command = process::Command::new("/bin/sh");
+        command.args(["-c", "sleep 600 & echo $!; wait"]);
+        let failed = until_ended(command, Path::new("/bin/sh"), Some(300));
+        let failed = failed.expect("it ran").expect("it has not ended");
+        assert!(failed.how.contains("no end within"), "{}", failed.how);
+        // The child holds the output open as long as it runs.
+        assert!(failed.said.is_some_and(|said| said.parse::<u32>().is_ok()));
+    }
 
     #[test]
     fn error_names_only_searched_folders() {

@@ -23,15 +23,23 @@ const PROGRAM: &str = "git";
 const LIMIT_MS: u64 = 30 * 60 * 1_000;
 /// Reference of the commit in the bare repository.
 const REFERENCE: &str = "refs/heads/muster";
-/// Variable by which the answering program gets the password.
+/// Variables by which the answering program gets the password, and the host that may get it.
 const PASSWORD: &str = "MUSTER_GIT_PASSWORD";
-/// Answers git's questions for user and password. Servers that take a token accept any user.
+const HOST: &str = "MUSTER_GIT_HOST";
+/// Answers git's questions for user and password of one host. Servers that take a token accept any
+/// user. Another host or a proxy would otherwise get the password.
 const ASKPASS: &str = "#!/bin/sh
+case \"$1\" in
+*\"'https://$MUSTER_GIT_HOST'\"* | *\"'https://\"*\"@$MUSTER_GIT_HOST'\"*) ;;
+*) exit 1 ;;
+esac
 case \"$1\" in
 Username*) echo x-access-token ;;
 *) printf '%s\\n' \"$MUSTER_GIT_PASSWORD\" ;;
 esac
 ";
+const NOT_IN_BRANCHES: &str = "no branch or tag of the repository contains it, and the server \
+                               sends no other commits";
 /// Last lines of servers that do not send a commit by its id.
 const NOT_BY_ID: [&str; 3] = [
     "unadvertised object",
@@ -39,7 +47,7 @@ const NOT_BY_ID: [&str; 3] = [
     "couldn't find remote ref",
 ];
 /// Variables that would make git use another repository, or write credentials into the log.
-const REMOVED: [&str; 9] = [
+const REMOVED: [&str; 10] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
@@ -49,13 +57,19 @@ const REMOVED: [&str; 9] = [
     "GIT_TRACE_CURL",
     "GIT_CURL_VERBOSE",
     "SSH_ASKPASS",
+    "GIT_DEFAULT_HASH",
 ];
 /// Settings of each command, in place of those of the node.
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 12] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.askPass=",
     "credential.helper=",
+    "credential.useHttpPath=false",
+    "init.defaultObjectFormat=sha1",
+    // Maintenance would continue in the background.
+    "gc.auto=0",
+    "maintenance.auto=false",
     "submodule.recurse=false",
     "advice.detachedHead=false",
     // A stalled transfer ends after two minutes.
@@ -83,7 +97,7 @@ pub(super) fn lay_out(
 fn name(git: &GitSource) -> String {
     let mut digest = ArchiveDigest::default();
     digest.update(format!("{}\n{}", git.url, git.commit).as_bytes());
-    format!("git-{}", &digest.hex()[..32])
+    format!("{}{}", kept::COMMIT_PREFIX, &digest.hex()[..32])
 }
 
 struct CommitSource<'a> {
@@ -104,17 +118,18 @@ impl CommitSource<'_> {
         match self.run(folder, &own, password.as_ref())? {
             None => {}
             Some(failed) if is_not_by_id(&failed) => {
-                super::say("the server sends no commit by its id; fetching all");
+                super::say("the server sends no commit by its id; fetching all branches and tags");
                 let all = [
                     "fetch",
                     "--quiet",
                     "--no-tags",
                     url,
-                    "+refs/*:refs/remote/*",
+                    "+refs/heads/*:refs/remote/heads/*",
+                    "+refs/tags/*:refs/remote/tags/*",
                 ];
                 self.must(folder, &all, password.as_ref())?;
                 if !self.has_commit(folder)? {
-                    return Err(self.no_commit("no branch or tag of the repository contains it"));
+                    return Err(self.no_commit(NOT_IN_BRANCHES));
                 }
             }
             Some(failed) => return Err(self.failed("git fetch", failed)),
@@ -146,6 +161,9 @@ impl CommitSource<'_> {
         self.must(work, &fetch, None)?;
         let check_out = ["checkout", "--quiet", "--detach", self.git.commit.as_str()];
         self.must(work, &check_out, None)?;
+        // Git LFS finds its server by the remote.
+        let remote = ["config", "remote.origin.url", self.git.url.as_str()];
+        self.must(work, &remote, None)?;
         let head = self.output(work, &["rev-parse", "--verify", "HEAD"])?;
         if head.trim() != self.git.commit {
             return Err(self.no_commit("it is the id of another object"));
@@ -157,11 +175,12 @@ impl CommitSource<'_> {
     }
 
     fn init(&self, folder: &Path, options: &[&str]) -> Result<(), CommandError> {
-        let is_sha256 = self.git.commit.len() == 64;
-        let format = if is_sha256 { "sha256" } else { "sha1" };
-        let format = format!("--object-format={format}");
-        let init = ["init", "--quiet", "--template=", format.as_str()];
-        let init = [&init[..], options].concat();
+        let mut init = vec!["init", "--quiet", "--template="];
+        // Releases of git before 2.29 do not have the option.
+        if self.git.commit.len() == 64 {
+            init.push("--object-format=sha256");
+        }
+        init.extend(options);
         self.must(folder, &init, None)
     }
 
@@ -219,6 +238,8 @@ impl CommitSource<'_> {
             git.env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes");
         }
         git.env("GIT_TERMINAL_PROMPT", "0");
+        // The checkout would fetch large files without the secret.
+        git.env("GIT_LFS_SKIP_SMUDGE", "1");
         git.env("GIT_ALLOW_PROTOCOL", "https:ssh:file");
         // The last line of an error is compared with `NOT_BY_ID`.
         git.env("LC_ALL", "C");
@@ -228,6 +249,7 @@ impl CommitSource<'_> {
         if let Some(askpass) = askpass {
             git.env("GIT_ASKPASS", &askpass.program);
             git.env(PASSWORD, &askpass.password);
+            git.env(HOST, &askpass.host);
             // Another host would get the password.
             git.args(["-c", "http.followRedirects=false"]);
         }
@@ -245,7 +267,12 @@ impl CommitSource<'_> {
         let program = self.paths.task.join("git-askpass");
         let written = write_program(&program);
         written.map_err(CommandError::write(&program))?;
-        Ok(Some(AskPass { program, password }))
+        let host = host(&self.git.url).to_owned();
+        Ok(Some(AskPass {
+            program,
+            password,
+            host,
+        }))
     }
 
     fn failed(&self, what: &str, Failed { how, said }: Failed) -> CommandError {
@@ -267,10 +294,20 @@ impl CommitSource<'_> {
     }
 }
 
-/// The answering program, and what it answers.
+/// The answering program, what it answers, and to which host.
 struct AskPass {
     program: PathBuf,
     password: String,
+    host: String,
+}
+
+/// Returns the host of an address, with its port.
+fn host(url: &str) -> &str {
+    let (_, rest) = url.split_once("://").unwrap_or(("", url));
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host)
 }
 
 fn write_program(path: &Path) -> io::Result<()> {
@@ -452,6 +489,8 @@ mod tests {
         let site = Site::new("sha1");
         let work = site.task("a", &site.commit).expect("checked out");
         assert!(!work.join(".git/hooks").exists());
+        let remote = git(&work, &["config", "remote.origin.url"]);
+        assert_eq!(remote, format!("file://{}", site.origin().display()));
     }
 
     #[test]
@@ -461,11 +500,22 @@ mod tests {
         write_program(&program).expect("written");
         let answer = |question: &str| {
             let mut asked = process::Command::new(&program);
-            let output = asked.arg(question).env(PASSWORD, "p 'w\\n").output();
+            asked.arg(question).env(HOST, "host:8443");
+            let output = asked.env(PASSWORD, "p 'w\\n").output();
             String::from_utf8(output.expect("run").stdout).expect("text")
         };
-        assert_eq!(answer("Username for 'https://host': "), "x-access-token\n");
-        assert_eq!(answer("Password for 'https://x@host': "), "p 'w\\n\n");
+        let user = answer("Username for 'https://host:8443': ");
+        assert_eq!(user, "x-access-token\n");
+        let password = answer("Password for 'https://x@host:8443': ");
+        assert_eq!(password, "p 'w\\n\n");
+        for other in [
+            "https://x@host",
+            "http://x@host:8443",
+            "https://x@ahost:8443",
+        ] {
+            assert_eq!(answer(&format!("Password for '{other}': ")), "", "{other}");
+        }
+        assert_eq!(host("https://x@host:8443/a@b"), "host:8443");
         let value = json!({
             "argv": ["true"], "secrets": [{ "name": "TOKEN" }], "env": { "TOKEN": "p4ss" },
             "git": { "url": "https://host/a", "commit": "0a".repeat(20), "secret": "TOKEN" },

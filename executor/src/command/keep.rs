@@ -6,17 +6,19 @@ use super::error::CommandError;
 use crate::folder::NodeTaskFolder;
 use muster_model::spec::{Command, KeptPath};
 use std::fs;
+use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// Makes the links in the working folder, which exists. Files that are there already are moved.
 ///
 /// # Errors
-/// [`CommandError::Write`].
+/// [`CommandError::Write`], also if a folder on the way to a kept path is a link.
 pub(super) fn link(paths: &Paths, command: &Command) -> Result<(), CommandError> {
     let output = NodeTaskFolder::at(&paths.task).output();
     for kept in &command.keep {
         let kept = KeptPath::new(kept);
+        refuse_links(&paths.work, kept.name)?;
         let (place, target) = (paths.work.join(kept.name), output.join(kept.name));
         for path in [&place, &target] {
             let folder = path.parent().unwrap_or(path);
@@ -29,6 +31,23 @@ pub(super) fn link(paths: &Paths, command: &Command) -> Result<(), CommandError>
         }
         let link = relative(&output, kept.name);
         symlink(link, &place).map_err(CommandError::write(&place))?;
+    }
+    Ok(())
+}
+
+/// Refuses a path below a link of the code: it would lie outside of the working folder, and a
+/// relative link there would have another target.
+fn refuse_links(work: &Path, name: &str) -> Result<(), CommandError> {
+    for parent in Path::new(name).ancestors().skip(1) {
+        let folder = work.join(parent);
+        let is_link = !parent.as_os_str().is_empty() && folder.is_symlink();
+        if is_link {
+            let why = format!(
+                "command.keep has {name:?}, and {} is a link; name a path without links",
+                parent.display()
+            );
+            return Err(CommandError::write(folder)(io::Error::other(why)));
+        }
     }
     Ok(())
 }
@@ -77,6 +96,19 @@ mod tests {
         ] {
             let found = fs::read_to_string(output.join(name)).expect("kept");
             assert_eq!(found, text, "{name}");
+        }
+    }
+
+    #[test]
+    fn path_below_a_link_is_refused() {
+        let place = tempfile::tempdir().expect("a folder");
+        symlink("/tmp", place.path().join("logs")).expect("linked");
+        fs::create_dir(place.path().join("plain")).expect("made");
+        let error = refuse_links(place.path(), "logs/a/b").expect_err("a link");
+        let chain = muster_model::error_chain::chain(&error);
+        assert!(chain.contains("logs is a link"), "{chain}");
+        for name in ["logs", "plain/a", "new/a"] {
+            assert!(refuse_links(place.path(), name).is_ok(), "{name}");
         }
     }
 }

@@ -10,14 +10,18 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Folder of the kept folders, in the data folder of an executor whose tasks are processes.
 pub const FOLDER: &str = "environments";
 
-/// Maximum number of unused folders of a tenant on this node, besides the newest.
+/// Maximum number of unused folders of a tenant on this node, of each kind and besides the newest.
 const MAX_UNUSED: usize = 8;
+
+/// Begin of the names of fetched commits. The other folders are Python environments.
+pub(super) const COMMIT_PREFIX: &str = "git-";
 
 /// File that a folder has once it is complete.
 const COMPLETE: &str = ".muster-complete";
@@ -46,12 +50,14 @@ pub(super) fn ready(
 ) -> Result<KeptFolder, CommandError> {
     let place = place(paths, launch);
     fs::create_dir_all(&place).map_err(CommandError::write(&place))?;
-    let (path, lock) = (place.join(name), place.join(format!("{name}.lock")));
-    let failed = CommandError::write(&lock);
-    let lock = File::create(&lock).map_err(failed)?;
+    let (path, lock_path) = (place.join(name), place.join(format!("{name}.lock")));
     loop {
+        let lock = File::create(&lock_path).map_err(CommandError::write(&lock_path))?;
         flock(&lock, FlockOperation::LockExclusive)
             .map_err(|error| CommandError::write(&path)(error.into()))?;
+        if !is_at(&lock, &lock_path) {
+            continue;
+        }
         if !path.join(COMPLETE).exists() {
             match fs::remove_dir_all(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -72,10 +78,19 @@ pub(super) fn ready(
         // Another task may remove the folder between the two locks.
         flock(&lock, FlockOperation::LockShared)
             .map_err(|error| CommandError::write(&path)(error.into()))?;
-        if path.join(COMPLETE).exists() {
+        if path.join(COMPLETE).exists() && is_at(&lock, &lock_path) {
+            // Without the time it is only removed earlier.
+            let _ = File::open(&path).and_then(|folder| folder.set_modified(SystemTime::now()));
             return Ok(KeptFolder { path, lock });
         }
     }
+}
+
+/// Whether the file still has this path. Another task may have removed it with its folder.
+fn is_at(file: &File, path: &Path) -> bool {
+    let own = file.metadata().map(|found| (found.dev(), found.ino()));
+    let found = fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    matches!((own, found), (Ok(own), Ok(found)) if own == found)
 }
 
 /// Returns the place of the tenant's folders. Without the node's folder, as in a pod, the task has
@@ -88,7 +103,7 @@ fn place(paths: &Paths, launch: &TaskLaunch) -> PathBuf {
     }
 }
 
-/// Removes the oldest folders that no task uses or makes.
+/// Removes the oldest folders of the kind of `newest` that no task uses or makes.
 fn remove_unused(place: &Path, newest: &str) {
     let Ok(entries) = fs::read_dir(place) else {
         return;
@@ -98,42 +113,88 @@ fn remove_unused(place: &Path, newest: &str) {
             let entry = entry.ok()?;
             let name = entry.file_name().into_string().ok()?;
             let is_folder = entry.file_type().ok()?.is_dir() && name != newest;
-            is_folder.then_some((entry.metadata().ok()?.modified().ok()?, name))
+            let is_of_kind = is_commit(&name) == is_commit(newest);
+            (is_folder && is_of_kind).then_some((entry.metadata().ok()?.modified().ok()?, name))
         })
         .collect();
     others.sort_unstable();
     let surplus = others.len().saturating_sub(MAX_UNUSED);
     for (_, name) in others.into_iter().take(surplus) {
-        // The lock file stays: another task may be waiting for it.
-        let lock = File::open(place.join(format!("{name}.lock")));
-        let is_unused =
-            lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok());
-        if is_unused && let Err(error) = fs::remove_dir_all(place.join(&name)) {
-            super::say(&format!("cannot remove an old folder: {error}"));
+        let lock_path = place.join(format!("{name}.lock"));
+        let Ok(lock) = File::open(&lock_path) else {
+            continue;
+        };
+        let is_unused = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if !is_unused || !is_at(&lock, &lock_path) {
+            continue;
+        }
+        match fs::remove_dir_all(place.join(&name)) {
+            Err(error) => super::say(&format!("cannot remove an old folder: {error}")),
+            // A task that waits for the lock opens the path again. Tasks of earlier releases do
+            // not, so the lock files of environments stay.
+            Ok(()) if is_commit(&name) => {
+                let _ = fs::remove_file(&lock_path);
+            }
+            Ok(()) => {}
         }
     }
+}
+
+fn is_commit(name: &str) -> bool {
+    name.starts_with(COMMIT_PREFIX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn used_folders_are_not_removed() {
-        let place = tempfile::tempdir().expect("a folder");
-        let at = place.path();
+    /// Makes folders with names of two digits behind a prefix, the oldest first.
+    fn make_folders(at: &Path, prefix: &str) {
         for number in 0..=MAX_UNUSED + 2 {
-            let name = format!("{number:02}");
+            let name = format!("{prefix}{number:02}");
             fs::create_dir(at.join(&name)).expect("made");
             File::create(at.join(format!("{name}.lock"))).expect("made");
             let past = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(number as u64);
             let folder = File::open(at.join(&name)).expect("open");
             folder.set_modified(past).expect("set");
         }
+    }
+
+    #[test]
+    fn used_folders_are_not_removed() {
+        let place = tempfile::tempdir().expect("a folder");
+        let at = place.path();
+        make_folders(at, "");
         let used = File::open(at.join("00.lock")).expect("open");
         flock(&used, FlockOperation::LockShared).expect("free");
         remove_unused(at, "10");
         let is_there = |name: &str| at.join(name).exists();
         assert!(is_there("00") && !is_there("01") && is_there("02") && is_there("10"));
+        assert!(is_there("01.lock"));
+    }
+
+    #[test]
+    fn commits_and_environments_have_limits_of_their_own() {
+        let place = tempfile::tempdir().expect("a folder");
+        let at = place.path();
+        make_folders(at, "");
+        make_folders(at, COMMIT_PREFIX);
+        remove_unused(at, "git-10");
+        let is_there = |name: &str| at.join(name).exists();
+        assert!(!is_there("git-00") && !is_there("git-01") && is_there("git-02"));
+        assert!(!is_there("git-01.lock") && is_there("git-02.lock"));
+        assert!(is_there("00") && is_there("01"));
+    }
+
+    #[test]
+    fn removed_lock_file_is_noticed() {
+        let place = tempfile::tempdir().expect("a folder");
+        let path = place.path().join("lock");
+        let file = File::create(&path).expect("made");
+        assert!(is_at(&file, &path));
+        fs::remove_file(&path).expect("removed");
+        assert!(!is_at(&file, &path));
+        let _other = File::create(&path).expect("made");
+        assert!(!is_at(&file, &path));
     }
 }

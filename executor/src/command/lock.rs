@@ -15,14 +15,35 @@ pub(super) const PROJECT: &str = "pyproject.toml";
 /// Folder of a uv that is installed for one environment.
 const OWN_UV: &str = ".muster-uv";
 
-/// Whether a line of a lock file refers to a folder or file of the code. The project itself is
-/// `virtual = "."` or `editable = "."`, and is not installed.
-pub(super) fn names_a_file(line: &str) -> bool {
+/// Whether a line of a lock file refers to a folder or file of the code. In a `uv.lock`, the
+/// project itself is `virtual = "."` or `editable = "."`, and is not installed.
+pub(super) fn names_a_file(lock: LockFile, line: &str) -> bool {
+    let line = compact(line);
     let is_of = |key: &str| {
-        let value = line.split_once(&format!("{key} = \""));
-        value.is_some_and(|(_, rest)| !rest.starts_with(".\""))
+        let value = line.split_once(&format!("{key}=\""));
+        value.is_some_and(|(_, rest)| lock == LockFile::Pylock || !rest.starts_with(".\""))
     };
     ["editable", "directory", "path"].into_iter().any(is_of)
+}
+
+/// Whether a line of a `pylock.toml` installs a folder. The environment outlives the folder.
+pub(super) fn installs_a_folder(line: &str) -> bool {
+    let line = compact(line);
+    let begins = [
+        "directory=",
+        "directory.",
+        "\"directory\"=",
+        "[packages.directory",
+    ];
+    let contains = ["{directory=", ",directory=", ",directory.", "editable=true"];
+    begins.iter().any(|text| line.starts_with(text))
+        || contains.iter().any(|text| line.contains(text))
+}
+
+/// Returns a line of TOML without spaces, and with one kind of quotation marks.
+fn compact(line: &str) -> String {
+    let marks = line.chars().filter(|c| !c.is_whitespace());
+    marks.map(|c| if c == '\'' { '"' } else { c }).collect()
 }
 
 /// Makes the environment: `python3 -m venv`, and what the lock file names.
@@ -120,7 +141,7 @@ mod tests {
             "source = { directory = \"../b\" }",
             "    { path = \"wheels/c.whl\" },",
         ] {
-            assert!(names_a_file(line), "{line}");
+            assert!(names_a_file(LockFile::Uv, line), "{line}");
         }
         for line in [
             "source = { virtual = \".\" }",
@@ -128,7 +149,29 @@ mod tests {
             "source = { registry = \"https://pypi.org/simple\" }",
             "name = \"editable\"",
         ] {
-            assert!(!names_a_file(line), "{line}");
+            assert!(!names_a_file(LockFile::Uv, line), "{line}");
+        }
+        let project = "archive = { path='.' }";
+        assert!(names_a_file(LockFile::Pylock, project));
+    }
+
+    #[test]
+    fn folders_of_a_pylock_are_found() {
+        for line in [
+            "directory = { path = \".\", editable = true }",
+            "directory = { path = \"packages/a\" }",
+            "[packages.directory]",
+            "  editable=true",
+            "packages = [{ name = \"a\", directory = { path = \".\" } }]",
+        ] {
+            assert!(installs_a_folder(line), "{line}");
+        }
+        for line in [
+            "name = \"directory\"",
+            "vcs = { url = \"https://host/a\", subdirectory = \"b\" }",
+            "wheels = [{ url = \"https://host/a.whl\" }]",
+        ] {
+            assert!(!installs_a_folder(line), "{line}");
         }
     }
 

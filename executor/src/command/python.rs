@@ -72,7 +72,19 @@ fn requirements(paths: &Paths, python: &PythonEnvironment) -> Result<String, Com
                 }
             }
         }
-        Some(LockFile::Pylock) => read(paths, path, MAX_LOCK_BYTES),
+        Some(LockFile::Pylock) => {
+            let text = read(paths, path, MAX_LOCK_BYTES)?;
+            match text.lines().find(|line| lock::installs_a_folder(line)) {
+                None => Ok(text),
+                Some(line) => {
+                    let what = format!(
+                        "has the line {line:?}, which installs a folder; the folder is not kept, so \
+                         make the file with `uv export --no-emit-project --format pylock.toml`"
+                    );
+                    Err(unfit(path, what))
+                }
+            }
+        }
         Some(LockFile::Uv) => {
             let text = read(paths, path, MAX_LOCK_BYTES)?;
             let project = read(paths, &path.with_file_name(lock::PROJECT), MAX_BYTES)?;
@@ -135,7 +147,7 @@ fn key(
         None => text.lines().any(names_a_file),
         Some(lock) => {
             digest.update(format!("\n{lock:?}").as_bytes());
-            text.lines().any(lock::names_a_file)
+            text.lines().any(|line| lock::names_a_file(lock, line))
         }
     };
     if is_of_code {

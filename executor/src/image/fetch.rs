@@ -19,10 +19,11 @@ use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
+use std::future::Future;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::time::interval;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// Limit of the helper's address space.
 const MEMORY_BYTES: u64 = 8 << 30;
@@ -31,6 +32,12 @@ const AT_A_TIME: usize = 3;
 /// Maximum length of the text of a message, in characters.
 const MAX_TEXT_CHARS: usize = 1_200;
 const SAY_EVERY: Duration = Duration::from_secs(5);
+/// Least number of bytes that must arrive in [`SLOW_AFTER`], or in the time of the setting
+/// `image_patience_ms` if that is longer. A slow registry would otherwise keep a place for pulls.
+const LEAST_BYTES: u64 = 1 << 20;
+const SLOW_AFTER: Duration = Duration::from_secs(60);
+/// Time limit of answers besides layers, in addition to that of repeated requests.
+const ANSWER: Duration = Duration::from_secs(120);
 /// Time for which requests for a tag are repeated, if the node has an image of this tag.
 const PATIENCE_WITH_CACHED: Duration = Duration::from_secs(3);
 
@@ -72,7 +79,7 @@ pub(super) enum FetchMessage {
 /// Pulls the image, unless the cache has it. The result is the last message.
 #[must_use]
 pub fn run(arguments: &FetchArguments) -> i32 {
-    // The next daemon must find no one writing to the cache.
+    // The helper must end with its daemon: the next daemon opens the cache without other writers.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let runtime = limit_memory().and_then(|()| {
         tokio::runtime::Builder::new_current_thread()
@@ -146,7 +153,8 @@ async fn fetch(arguments: &FetchArguments) -> Result<String, ImageError> {
         Some(_) => PATIENCE_WITH_CACHED.min(patience),
         None => patience,
     };
-    let found = match (registry.resolve(patience).await, last) {
+    let resolved = in_time(&registry, patience, registry.resolve(patience)).await;
+    let found = match (resolved, last) {
         (Err(ImageError::Unreachable { registry, why, .. }), Some(last)) => {
             tell(format!(
                 "registry {registry} cannot be reached ({why}); the task runs in {last}, which this node has under the same name"
@@ -195,7 +203,8 @@ async fn pull(
     registry: &Registry,
     found: &ResolvedImage,
 ) -> Result<(), ImageError> {
-    let config = registry.config(&found.manifest).await?;
+    let patience = Duration::from_millis(arguments.patience_ms);
+    let config = in_time(registry, patience, registry.config(&found.manifest)).await?;
     let layers = &found.manifest.layers;
     let all = total_size(arguments, layers)?;
     let repository = registry.repository();
@@ -218,7 +227,8 @@ async fn pull(
     // Compressed layers have about half the size of their files.
     let wanted = total.saturating_add(all.saturating_mul(2));
     cache.make_room(wanted, arguments.limit_bytes, &kept);
-    download(cache, registry, &missing, total).await?;
+    let pace = MinimumPace::new(patience);
+    download(cache, registry, (&missing, total), pace).await?;
     if cache.info(&found.digest).is_some() {
         // Another repository has sent the same files.
         return Ok(());
@@ -296,14 +306,71 @@ fn is_intact(blob: &Path, digest: &str) -> io::Result<bool> {
     }
 }
 
+/// Ends a request that a registry answers too slowly.
+async fn in_time<T>(
+    registry: &Registry,
+    patience: Duration,
+    request: impl Future<Output = Result<T, ImageError>>,
+) -> Result<T, ImageError> {
+    // An index and the manifest of its entry are two requests.
+    let limit = patience * 2 + ANSWER;
+    match timeout(limit, request).await {
+        Ok(answer) => answer,
+        Err(_) => Err(ImageError::Unreachable {
+            registry: registry.name().to_owned(),
+            waited_s: limit.as_secs(),
+            why: "it answers too slowly".to_owned(),
+        }),
+    }
+}
+
+/// Test of the bytes that arrive: [`LEAST_BYTES`] within a number of ticks.
+#[derive(Debug)]
+struct MinimumPace {
+    limit_ticks: u64,
+    ticks: u64,
+    from_bytes: u64,
+}
+
+impl MinimumPace {
+    fn new(patience: Duration) -> Self {
+        let limit = patience.max(SLOW_AFTER);
+        Self {
+            limit_ticks: limit.as_secs() / SAY_EVERY.as_secs(),
+            ticks: 0,
+            from_bytes: 0,
+        }
+    }
+
+    /// Takes the number of bytes that have arrived until a tick. Returns whether it is too small.
+    fn is_too_slow(&mut self, received: u64) -> bool {
+        self.ticks += 1;
+        if received >= self.from_bytes + LEAST_BYTES {
+            (self.ticks, self.from_bytes) = (0, received);
+        }
+        self.ticks >= self.limit_ticks
+    }
+
+    fn error(&self, registry: &Registry) -> ImageError {
+        ImageError::Unreachable {
+            registry: registry.name().to_owned(),
+            waited_s: self.limit_ticks * SAY_EVERY.as_secs(),
+            why: "it sent less than 1 MiB of the image's layers in this time".to_owned(),
+        }
+    }
+}
+
 async fn download(
     cache: &CacheFolders,
     registry: &Registry,
-    missing: &[&OciDescriptor],
-    total: u64,
+    (missing, total): (&[&OciDescriptor], u64),
+    mut pace: MinimumPace,
 ) -> Result<(), ImageError> {
-    let done = Cell::new(0_i64);
-    let add = |bytes: i64| done.set(done.get() + bytes);
+    let (done, received) = (Cell::new(0_i64), Cell::new(0_u64));
+    let add = |bytes: i64| {
+        done.set(done.get() + bytes);
+        received.set(received.get() + u64::try_from(bytes).unwrap_or(0));
+    };
     let folder = cache.begin()?;
     let repository = registry.repository();
     let downloads = missing.iter().map(|layer| {
@@ -321,6 +388,8 @@ async fn download(
     });
     let mut downloads = futures::stream::iter(downloads).buffer_unordered(AT_A_TIME);
     let mut ticks = interval(SAY_EVERY);
+    // No byte arrives while the disk blocks this thread, so missed ticks do not count.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     let fetched = loop {
         tokio::select! {
@@ -332,6 +401,9 @@ async fn download(
             _ = ticks.tick() => {
                 let done = u64::try_from(done.get()).unwrap_or(0);
                 tell(format!("pulled {} of {}", human(done), human(total)));
+                if pace.is_too_slow(received.get()) {
+                    break Err(pace.error(registry));
+                }
             }
         }
     };
@@ -447,6 +519,18 @@ mod tests {
         }
         let error = total(&[4, -1]).expect_err("negative");
         assert!(matches!(error, ImageError::Format { .. }), "{error}");
+    }
+
+    #[test]
+    fn registry_below_the_least_pace_is_too_slow() {
+        let mut pace = MinimumPace::new(Duration::ZERO);
+        for tick in 1..12 {
+            assert!(!pace.is_too_slow(tick * 10_000), "{tick}");
+        }
+        assert!(pace.is_too_slow(120_000));
+        let mut pace = MinimumPace::new(Duration::from_secs(180));
+        let slow = (1..=360).find(|tick| pace.is_too_slow(tick * 40_000));
+        assert_eq!(slow, None, "1 MiB in 135 s is enough");
     }
 
     #[test]

@@ -142,9 +142,39 @@ impl CacheFolders {
 
     /// Creates an empty folder that is removed at the next start unless it is renamed.
     pub(super) fn begin(&self) -> Result<PathBuf, ImageError> {
-        let path = self.unfinished().join(format!("{:016x}", clock::random()));
+        let path = self.new_unfinished();
         fs::create_dir(&path).map_err(ImageError::at(&path))?;
         Ok(path)
+    }
+
+    /// Returns an unused path in `unfinished`. It names this process.
+    fn new_unfinished(&self) -> PathBuf {
+        let name = format!("{}-{:016x}", std::process::id(), clock::random());
+        self.unfinished().join(name)
+    }
+
+    /// Removes what a killed process has not finished. Call it before another process can get its
+    /// id.
+    pub(super) fn remove_unfinished_of(&self, process: i32) {
+        let prefix = format!("{process}-");
+        let entries = fs::read_dir(self.unfinished()).into_iter().flatten();
+        for entry in entries.filter_map(Result::ok) {
+            let is_of_process = entry.file_name().to_string_lossy().starts_with(&prefix);
+            if !is_of_process {
+                continue;
+            }
+            let path = entry.path();
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let removed = if is_folder {
+                gc::remove_folder(&path)
+            } else {
+                fs::remove_file(&path)
+            };
+            if let Err(error) = removed {
+                // The next daemon tries again.
+                tracing::warn!(path = %path.display(), %error, "cannot remove an unfinished image");
+            }
+        }
     }
 
     /// Returns the description of an image, if the cache has it.
@@ -256,7 +286,7 @@ impl CacheFolders {
                 .map(|()| true)
                 .map_err(ImageError::at(path));
         }
-        let gone = self.unfinished().join(format!("{:016x}", clock::random()));
+        let gone = self.new_unfinished();
         fs::rename(path, &gone).map_err(ImageError::at(path))?;
         // The removal takes long, and tasks must not wait for it.
         drop(held);
@@ -307,7 +337,7 @@ impl CacheFolders {
         names.retain(|_, digest| self.image(digest).is_dir());
         names.insert(image.to_owned(), digest.to_owned());
         let path = self.root.join("names.json");
-        let half = self.unfinished().join(format!("{:016x}", clock::random()));
+        let half = self.new_unfinished();
         let text = serde_json::to_vec(&names).map_err(|error| io::Error::other(error.to_string()));
         text.and_then(|text| fs::write(&half, text))
             .and_then(|()| fs::rename(&half, &path))

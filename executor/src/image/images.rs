@@ -16,8 +16,9 @@ use crate::log::{RotatingLog, Rotation};
 use crate::loop_event::NodeLoopEvent;
 use crate::task_file::TaskFile;
 use muster_model::assignment::{TaskLaunch, TaskReport};
-use muster_model::id::{JobId, TaskId};
+use muster_model::id::{JobId, TaskId, TenantId};
 use muster_model::task::Outcome;
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
@@ -49,8 +50,13 @@ struct Pull {
     /// Logs of the tasks that wait.
     logs: Vec<(TaskId, RotatingLog)>,
     result: Option<Result<String, (String, Fault)>>,
-    /// No task needs the image any more. A pull that has not begun does not begin.
+    /// No task needs the image now. A pull that has not begun does not begin.
     is_unwanted: bool,
+    /// The helper was not started, or was killed, because no task needed the image. A later task
+    /// begins another pull.
+    is_abandoned: bool,
+    /// Helper that runs. It is not reaped, so its id is not reused.
+    helper: Option<Pid>,
 }
 
 /// Variables of the daemon that the helper receives: the others contain secrets.
@@ -159,14 +165,16 @@ impl Images {
         {
             return self.ready(launch, info);
         }
-        let pull = match self.pulls.get(&key) {
-            Some(pull) => Arc::clone(pull),
-            None => match self.begin(key, image) {
+        let known = self.pulls.get(&key).cloned();
+        let pull = match known.filter(|pull| !locked(pull).is_abandoned) {
+            Some(pull) => pull,
+            None => match self.begin(launch, image) {
                 Ok(pull) => pull,
                 Err(error) => return ImageStatus::Failed(error.outcome()),
             },
         };
         let mut state = locked(&pull);
+        state.is_unwanted = false;
         match state.result.clone() {
             None => {
                 self.follow(&mut state, entry, image);
@@ -225,7 +233,11 @@ impl Images {
         let _ = self.loop_events.send(NodeLoopEvent::Grown);
     }
 
-    fn begin(&mut self, key: JobImage, image: &str) -> Result<Arc<Mutex<Pull>>, ExecutorError> {
+    fn begin(
+        &mut self,
+        launch: &TaskLaunch,
+        image: &str,
+    ) -> Result<Arc<Mutex<Pull>>, ExecutorError> {
         let own = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
         let mut command = Command::new(&own);
         command
@@ -249,12 +261,14 @@ impl Images {
         }
         let pull = Arc::new(Mutex::new(Pull::default()));
         let (shared, loop_events) = (Arc::clone(&pull), self.loop_events.clone());
-        let slots = self.slots.clone();
+        let (slots, tenant) = (self.slots.clone(), launch.tenant_id);
+        let cache = self.cache.clone();
         // On a thread of its own: the helper ends with the thread that started it.
         thread::Builder::new()
             .name("image".to_owned())
             .spawn(move || {
-                let result = in_turn(&slots, command, &shared, &loop_events);
+                let turn = (&slots, tenant);
+                let result = in_turn(turn, (command, &cache), &shared, &loop_events);
                 let mut state = locked(&shared);
                 if let Err((message, _)) = &result {
                     state.tell(message, None);
@@ -264,6 +278,7 @@ impl Images {
                 let _ = loop_events.send(NodeLoopEvent::Look);
             })
             .map_err(ExecutorError::Thread)?;
+        let key = (launch.job_id, launch.revision);
         self.pulls.insert(key, Arc::clone(&pull));
         Ok(pull)
     }
@@ -306,13 +321,26 @@ impl Images {
             .collect();
         self.pulls.retain(|key, pull| {
             let mut state = locked(pull);
-            state.is_unwanted = !jobs.contains(key);
-            !state.is_unwanted || state.result.is_none()
+            if jobs.contains(key) {
+                state.is_unwanted = false;
+                return true;
+            }
+            state.abandon();
+            state.result.is_none()
         });
     }
 }
 
 impl Pull {
+    /// Ends the helper, so that pulls of other jobs get its place.
+    fn abandon(&mut self) {
+        self.is_unwanted = true;
+        if let Some(helper) = self.helper.take() {
+            self.is_abandoned = true;
+            let _ = kill_process(helper, Signal::KILL);
+        }
+    }
+
     /// Writes a message to the log of a task, or of all tasks that wait.
     fn tell(&mut self, text: &str, only: Option<TaskId>) {
         let line = format!("muster-executor: {text}\n");
@@ -327,34 +355,44 @@ impl Pull {
 
 /// Runs a helper as soon as fewer than [`MAX_PULLS`] others run.
 fn in_turn(
-    slots: &PullSlots,
-    command: Command,
+    (slots, tenant): (&PullSlots, TenantId),
+    (command, cache): (Command, &CacheFolders),
     pull: &Mutex<Pull>,
     loop_events: &Sender<NodeLoopEvent>,
 ) -> Result<String, (String, Fault)> {
-    let _slot = match slots.take_free() {
+    let _slot = match slots.take_free(tenant) {
         Some(slot) => slot,
         None => {
             let text = format!("waiting: this node pulls {MAX_PULLS} images at a time");
             locked(pull).tell(&text, None);
             let _ = loop_events.send(NodeLoopEvent::Grown);
-            slots.take()
+            slots.take(tenant)
         }
     };
-    if locked(pull).is_unwanted {
-        let message = "no task needs the image any more".to_owned();
-        return Err((message, Fault::Passing));
-    }
-    supervise(command, pull, loop_events)
+    supervise((command, cache), pull, loop_events)
 }
 
-/// Runs a helper and passes its messages on. Returns the digest of the image.
+fn unwanted() -> (String, Fault) {
+    let message = "no task needs the image any more".to_owned();
+    (message, Fault::Passing)
+}
+
+/// Runs a helper and passes its messages on. Returns the digest of the image. The helper does not
+/// start if no task needs the image.
 fn supervise(
-    mut command: Command,
+    (mut command, cache): (Command, &CacheFolders),
     pull: &Mutex<Pull>,
     loop_events: &Sender<NodeLoopEvent>,
 ) -> Result<String, (String, Fault)> {
+    let mut state = locked(pull);
+    if state.is_unwanted {
+        state.is_abandoned = true;
+        return Err(unwanted());
+    }
     let mut child = command.spawn().map_err(passing)?;
+    let helper = Pid::from_child(&child);
+    state.helper = Some(helper);
+    drop(state);
     let output = child.stdout.take().expect("it is piped");
     let mut lines = BufReader::with_capacity(MAX_LINE, output);
     let mut result = None;
@@ -375,8 +413,18 @@ fn supervise(
             Err(error) => tracing::warn!(%error, "a line of the helper that pulls images"),
         }
     }
+    let mut state = locked(pull);
+    state.helper = None;
+    let is_abandoned = state.is_abandoned;
+    drop(state);
+    if result.is_none() {
+        cache.remove_unfinished_of(helper.as_raw_nonzero().get());
+    }
     let status = child.wait().map_err(passing)?;
     result.unwrap_or_else(|| {
+        if is_abandoned {
+            return Err(unwanted());
+        }
         let message = format!("the helper that pulls images ended with {status}");
         Err((message, Fault::Passing))
     })

@@ -1,6 +1,7 @@
 //! Number of images that a node pulls at a time. Each pull may use the whole network and much of
 //! the disk's bandwidth.
 
+use muster_model::id::TenantId;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Maximum number of pulls at a time.
@@ -12,40 +13,84 @@ pub(super) struct PullSlots(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    taken: Mutex<usize>,
-    freed: Condvar,
+    pulls: Mutex<Pulls>,
+    changed: Condvar,
+}
+
+/// Tenants of the pulls, each once per pull.
+#[derive(Debug, Default)]
+struct Pulls {
+    running: Vec<TenantId>,
+    waiting: Vec<TenantId>,
 }
 
 /// A taken place, until it is dropped.
 #[derive(Debug)]
-pub(super) struct PullSlot(Arc<Shared>);
+pub(super) struct PullSlot {
+    shared: Arc<Shared>,
+    tenant: TenantId,
+}
 
 impl PullSlots {
-    /// Returns a place if one is free.
-    pub(super) fn take_free(&self) -> Option<PullSlot> {
-        let mut taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if *taken >= MAX_PULLS {
+    /// Returns a place if one is free for the tenant.
+    pub(super) fn take_free(&self, tenant: TenantId) -> Option<PullSlot> {
+        let pulls = self.0.pulls.lock();
+        let mut pulls = pulls.unwrap_or_else(PoisonError::into_inner);
+        if !pulls.may_run(tenant) {
             return None;
         }
-        *taken += 1;
-        Some(PullSlot(Arc::clone(&self.0)))
+        pulls.running.push(tenant);
+        Some(self.slot(tenant))
     }
 
     /// Waits for a place.
-    pub(super) fn take(&self) -> PullSlot {
-        let taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let freed = &self.0.freed;
-        let waited = freed.wait_while(taken, |taken| *taken >= MAX_PULLS);
-        let mut taken = waited.unwrap_or_else(PoisonError::into_inner);
-        *taken += 1;
-        PullSlot(Arc::clone(&self.0))
+    pub(super) fn take(&self, tenant: TenantId) -> PullSlot {
+        let pulls = self.0.pulls.lock();
+        let mut pulls = pulls.unwrap_or_else(PoisonError::into_inner);
+        pulls.waiting.push(tenant);
+        let changed = &self.0.changed;
+        let waited = changed.wait_while(pulls, |pulls| !pulls.may_run(tenant));
+        let mut pulls = waited.unwrap_or_else(PoisonError::into_inner);
+        remove_one(&mut pulls.waiting, tenant);
+        pulls.running.push(tenant);
+        drop(pulls);
+        changed.notify_all();
+        self.slot(tenant)
+    }
+
+    fn slot(&self, tenant: TenantId) -> PullSlot {
+        PullSlot {
+            shared: Arc::clone(&self.0),
+            tenant,
+        }
+    }
+}
+
+impl Pulls {
+    /// Whether a pull of the tenant may begin. A tenant gets a second place only if no tenant
+    /// without a place waits.
+    fn may_run(&self, tenant: TenantId) -> bool {
+        let mut waiting = self.waiting.iter();
+        let is_first = !self.running.contains(&tenant);
+        let is_free = self.running.len() < MAX_PULLS;
+        is_free
+            && (is_first || !waiting.any(|other| *other != tenant && !self.running.contains(other)))
+    }
+}
+
+fn remove_one(tenants: &mut Vec<TenantId>, tenant: TenantId) {
+    if let Some(at) = tenants.iter().position(|one| *one == tenant) {
+        tenants.swap_remove(at);
     }
 }
 
 impl Drop for PullSlot {
     fn drop(&mut self) {
-        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.freed.notify_one();
+        let pulls = self.shared.pulls.lock();
+        let mut pulls = pulls.unwrap_or_else(PoisonError::into_inner);
+        remove_one(&mut pulls.running, self.tenant);
+        drop(pulls);
+        self.shared.changed.notify_all();
     }
 }
 
@@ -56,15 +101,30 @@ mod tests {
     use std::thread;
 
     #[test]
+    fn waiting_tenant_precedes_a_second_pull() {
+        let [one, other] = [1, 2].map(|number| TenantId(uuid::Uuid::from_u128(number)));
+        let mut pulls = Pulls {
+            running: vec![one],
+            waiting: vec![one, other],
+        };
+        assert!(!pulls.may_run(one) && pulls.may_run(other));
+        pulls.waiting = vec![one, one];
+        assert!(pulls.may_run(one), "no other tenant waits");
+        pulls.running = vec![one, one];
+        assert!(!pulls.may_run(one) && !pulls.may_run(other));
+    }
+
+    #[test]
     fn third_pull_waits_for_a_place() {
         let slots = PullSlots::default();
-        let first = slots.take_free().expect("a place");
-        let _second = slots.take();
-        assert!(slots.take_free().is_none());
+        let tenant = TenantId(uuid::Uuid::from_u128(1));
+        let first = slots.take_free(tenant).expect("a place");
+        let _second = slots.take(tenant);
+        assert!(slots.take_free(tenant).is_none());
         let (told, heard) = mpsc::channel();
         let waiting = slots.clone();
         let third = thread::spawn(move || {
-            let slot = waiting.take();
+            let slot = waiting.take(tenant);
             told.send(()).expect("heard");
             drop(slot);
         });
@@ -72,6 +132,6 @@ mod tests {
         drop(first);
         heard.recv().expect("it has a place");
         third.join().expect("it ended");
-        assert!(slots.take_free().is_some());
+        assert!(slots.take_free(tenant).is_some());
     }
 }

@@ -54,6 +54,8 @@ struct SearchedLines {
     second: u64,
     lines: u32,
     has_skipped: bool,
+    /// Values of a searched line could not be logged.
+    has_lost: bool,
 }
 
 /// Reason why a line was rejected.
@@ -148,7 +150,12 @@ impl MetricLineReader {
         let line = std::mem::take(&mut self.line);
         let is_longer = std::mem::take(&mut self.is_longer);
         if !line.trim_ascii_start().starts_with(PREFIX) {
-            self.search(&line);
+            let text = if is_longer {
+                without_cut_word(&line)
+            } else {
+                line.as_slice()
+            };
+            self.search(text);
             return;
         }
         let taken = if is_longer {
@@ -187,8 +194,10 @@ impl MetricLineReader {
         }
         match self.log(batch) {
             Err(MetricLineError::NotKept(error)) => self.complain(&error),
-            Err(error) => self.note(format!("metrics of a line of output are lost: {error}")),
-            Ok(()) => {}
+            Err(error) if !std::mem::replace(&mut self.searched.has_lost, true) => {
+                self.note(format!("metrics of a line of output are lost: {error}"));
+            }
+            Err(_) | Ok(()) => {}
         }
     }
 
@@ -277,6 +286,14 @@ fn patterns(launch: &TaskLaunch, is_first: bool) -> OutputPatterns {
     patterns.unwrap_or_default()
 }
 
+/// Returns the begin of a line that was cut, up to the last space, comma or brace. A number behind
+/// it may be cut too.
+fn without_cut_word(line: &[u8]) -> &[u8] {
+    let mut bytes = line.iter();
+    let end = bytes.rposition(|byte| byte.is_ascii_whitespace() || b",{}".contains(byte));
+    &line[..end.unwrap_or(0)]
+}
+
 /// Returns the report of a line that reports a checkpoint; `None` for other lines. A path reaches
 /// to the end of the line.
 fn checkpoint(line: &[u8]) -> Result<Option<TaskReport>, MetricLineError> {
@@ -294,7 +311,9 @@ fn checkpoint(line: &[u8]) -> Result<Option<TaskReport>, MetricLineError> {
     let (word, path) = rest.split_once(' ').unwrap_or((rest, ""));
     let step = word
         .strip_prefix("step=")
-        .and_then(|text| text.parse().ok());
+        .and_then(|text| text.parse::<u64>().ok())
+        // The store has signed integers.
+        .filter(|step| i64::try_from(*step).is_ok());
     let step = step.ok_or_else(|| MetricLineError::Word(word.to_owned()))?;
     let path = match path.trim_ascii() {
         "" => None,
@@ -429,6 +448,25 @@ mod tests {
     }
 
     #[test]
+    fn cut_number_is_not_logged() {
+        let mut line = b"loss: 0.5 ".to_vec();
+        line.resize(LONGEST - "loss: 1".len(), b'.');
+        line[LONGEST - "loss: 1".len() - 1] = b' ';
+        line.extend(b"loss: 12\n");
+        let (samples, _) = told_with(patterns(&[("loss", "")]), &[&line]);
+        assert_eq!(samples, [(0, 0.5)]);
+    }
+
+    #[test]
+    fn lost_values_are_noted_once() {
+        let names: Vec<String> = (0..1_001).map(|number| format!("n{number}")).collect();
+        let pairs: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "(1)")).collect();
+        let (_, notes) = told_with(patterns(&pairs), &[b"1\n1\n1\n"]);
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].contains("are lost"), "{notes:?}");
+    }
+
+    #[test]
     fn searched_lines_are_bounded() {
         let output = b"loss: 1\n".repeat(3_000);
         let (_, notes) = told_with(patterns(&[("loss", "")]), &[&output]);
@@ -453,6 +491,9 @@ mod tests {
         assert_eq!(refused("muster: checkpoint"), "it has no step=NUMBER");
         let expected = "\"step=x\" is not NAME=NUMBER";
         assert_eq!(refused("muster: checkpoint step=x"), expected);
+        let large = "step=9223372036854775808";
+        let expected = format!("{large:?} is not NAME=NUMBER");
+        assert_eq!(refused(&format!("muster: checkpoint {large}")), expected);
         let expected = "\"loss=1\" is not NAME=NUMBER";
         assert_eq!(refused("muster: checkpoint step=1 loss=1"), expected);
         let outside = refused("muster: checkpoint step=1 path=../a");

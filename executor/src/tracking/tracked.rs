@@ -6,7 +6,7 @@ use super::message::{self, LogBatch};
 use super::models::LoggedModels;
 use super::run::MlflowRun;
 use super::series::{ProgressSeries, TaskReportSummary};
-use super::tensorboard::EventReaders;
+use super::tensorboard::{EventReaders, claimed_names};
 use crate::clock;
 use crate::events;
 use crate::folder::NodeTaskFolder;
@@ -134,8 +134,11 @@ impl TrackedRuns {
 impl TrackedTask {
     /// Returns the state of a task that has logged nothing by this daemon.
     pub(super) fn begin(launch: &TaskLaunch, folder: &NodeTaskFolder) -> Result<Self, MlflowError> {
+        let mut run = MlflowRun::new(series(launch, folder)?);
+        // Before the first request, which may be for a name of an event file.
+        run.claimed_by_events = claimed_names(folder);
         Ok(Self {
-            run: MlflowRun::new(series(launch, folder)?),
+            run,
             folder: folder.clone(),
             launch: launch.clone(),
             models: LoggedModels::default(),

@@ -130,6 +130,12 @@ impl StudySpec {
             job.get("after").is_none(),
             "left out: trials start when the study starts them",
         );
+        errors.check(
+            "job.array",
+            "given",
+            job.get("array").is_none(),
+            "left out: search.concurrency limits the trials that run at the same time",
+        );
         if matches!(self.search.stopper, Stopper::Pbt { .. }) {
             self.check_copies(is_command, errors);
         }
@@ -316,6 +322,7 @@ impl StudySpec {
         let mut fields = OWN.to_vec();
         // Rules of tenants and of priorities are checked once, for the study's own job.
         fields.extend(["pod", "preemption", "priority", "priority_class"]);
+        fields.extend(["array", "after", "from", "interactive"]);
         fields.push(stop_field(self.search.budget.unit));
         fields.extend(self.search.budget.field.as_deref());
         fields
@@ -536,6 +543,24 @@ mod tests {
         let most = probes_each(space, bytes);
         let domains = space.dimensions.iter().map(|one| &one.domain);
         domains.map(|domain| probes(domain, most).len()).sum()
+    }
+
+    #[test]
+    fn array_of_trials_is_refused() {
+        let document = serde_json::json!({
+            "version": "muster/v1", "kind": "study", "name": "s",
+            "search": {
+                "objectives": [{"metric": "loss", "goal": "minimize"}], "trials": 1,
+                "parameters": [{"name": "a", "type": "categorical", "choices": ["x", "y"]}],
+            },
+            "job": {"array": {"name": "folds", "parallel": 1}},
+        });
+        let study: super::StudySpec = serde_json::from_value(document).expect("a study");
+        let errors = study.validate().expect_err("an array");
+        assert!(
+            errors.iter().any(|error| error.field == "job.array"),
+            "{errors:?}"
+        );
     }
 
     #[test]

@@ -1,55 +1,57 @@
 //! Replacement of placeholders by values.
 
-use super::{ParameterType, TemplateDocument};
+use super::placeholder::{Part, parts};
+use super::{MAX_ERRORS, ParameterType, TemplateDocument, TemplateParameter, cut};
 use crate::spec::FieldError;
-use crate::text::similar;
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+
+/// Maximum length of a value, in bytes.
+const MAX_VALUE_BYTES: usize = 256 << 10;
+/// Maximum bytes of all texts of a filled document: the default limit of a request's body.
+const MAX_FILLED_BYTES: usize = 1 << 20;
 
 /// Values of parameters by name.
 pub type Values = BTreeMap<String, Value>;
 
-/// A part of a string of the document.
-#[derive(Debug, PartialEq, Eq)]
-enum Part<'a> {
-    Text(&'a str),
-    Parameter(&'a str),
-    /// `${` without an end.
-    Open,
-}
+/// The filled document exceeds [`MAX_FILLED_BYTES`].
+#[derive(Debug)]
+struct TooLong;
 
 impl TemplateDocument {
     /// Returns the job document with the values.
     ///
     /// # Errors
-    /// One error per unknown parameter, missing value, and value that the parameter does not allow.
+    /// One error per unknown parameter, missing value, and value that the parameter does not allow;
+    /// at most 100. An error of `job` if the filled document is longer than 1 MiB.
     pub fn fill(&self, given: &Values) -> Result<Value, Vec<FieldError>> {
         let mut errors = self.unknown(given);
         let mut values = Values::new();
         for parameter in &self.parameters {
             let name = &parameter.name;
-            let value = given.get(name).or(parameter.default.as_ref());
-            match value {
-                Some(value) if parameter.allows(value) => {
+            match parameter.value(given) {
+                Ok(value) => {
                     values.insert(name.clone(), value.clone());
                 }
-                Some(value) => errors.push(FieldError {
-                    field: format!("parameters.{name}"),
-                    value: value.to_string(),
-                    expected: parameter.expected(),
-                }),
-                None => errors.push(FieldError {
-                    field: format!("parameters.{name}"),
-                    value: "left out".to_owned(),
-                    expected: format!("required: {}", parameter.expected()),
-                }),
+                Err(error) => errors.push(error),
             }
         }
-        if errors.is_empty() {
-            Ok(filled(&self.job, &values))
-        } else {
-            Err(errors)
+        errors.truncate(MAX_ERRORS);
+        if !errors.is_empty() {
+            return Err(errors);
         }
+        let mut filling = Filling {
+            values: &values,
+            left: MAX_FILLED_BYTES,
+        };
+        let filled = filling.value(&self.job);
+        filled.map_err(|TooLong| {
+            vec![FieldError {
+                field: "job".to_owned(),
+                value: format!("more than {MAX_FILLED_BYTES} bytes with these values"),
+                expected: "at most 1 MiB: shorter values, or fewer places for them".to_owned(),
+            }]
+        })
     }
 
     /// Returns a value for each parameter: its default, or its first choice. `None` if a parameter
@@ -71,147 +73,114 @@ impl TemplateDocument {
     }
 
     fn unknown(&self, given: &Values) -> Vec<FieldError> {
-        let known: Vec<&str> = self.names().collect();
+        let known = self.names();
         let unknown = given.keys().filter(|name| !known.contains(&name.as_str()));
-        let errors = unknown.map(|name| FieldError {
-            field: format!("parameters.{name}"),
-            value: given[name].to_string(),
-            expected: expected_name(name, &known),
+        let errors = unknown.take(MAX_ERRORS).map(|name| FieldError {
+            field: format!("parameters.{}", cut(name)),
+            value: cut(&given[name].to_string()),
+            expected: super::placeholder::expected_name(name, &known),
         });
         errors.collect()
     }
-
-    fn names(&self) -> impl Iterator<Item = &str> {
-        self.parameters.iter().map(|one| one.name.as_str())
-    }
-
-    /// Returns one error for each string with a placeholder of no parameter, and for each parameter
-    /// that does not occur.
-    pub(super) fn wrong_placeholders(&self) -> Vec<FieldError> {
-        let known: Vec<&str> = self.names().collect();
-        let mut errors = Vec::new();
-        let mut used = BTreeSet::new();
-        each_string(&self.job, "job", &mut |field, text| {
-            for part in parts(text) {
-                let expected = match part {
-                    Part::Text(_) => continue,
-                    Part::Parameter(name) if known.contains(&name) => {
-                        used.insert(name.to_owned());
-                        continue;
-                    }
-                    Part::Parameter(name) => expected_name(name, &known),
-                    Part::Open => "${NAME}, or $${ for a text with ${".to_owned(),
-                };
-                errors.push(FieldError {
-                    field: field.to_owned(),
-                    value: format!("{text:?}"),
-                    expected,
-                });
-            }
-        });
-        for (at, name) in known.iter().enumerate() {
-            if !used.contains(*name) {
-                errors.push(FieldError {
-                    field: format!("parameters[{at}].name"),
-                    value: format!("{name:?}"),
-                    expected: format!("a parameter that occurs in `job` as ${{{name}}}"),
-                });
-            }
-        }
-        errors
-    }
 }
 
-fn expected_name(name: &str, known: &[&str]) -> String {
-    let hint = similar(name, known.iter().copied());
-    let hint = hint.map_or_else(String::new, |other| format!("; did you mean {other}?"));
-    format!(
-        "a parameter of the template ({}), or $${{ for a text with ${{{hint}",
-        known.join(", ")
-    )
-}
-
-/// Calls `see` with the path and the text of each string.
-fn each_string(value: &Value, path: &str, see: &mut impl FnMut(&str, &str)) {
-    match value {
-        Value::String(text) => see(path, text),
-        Value::Array(items) => {
-            for (at, item) in items.iter().enumerate() {
-                each_string(item, &format!("{path}[{at}]"), see);
-            }
-        }
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                each_string(value, &format!("{path}.{name}"), see);
-            }
-        }
-        _ => {}
-    }
-}
-
-fn filled(value: &Value, values: &Values) -> Value {
-    match value {
-        Value::String(text) => filled_text(text, values),
-        Value::Array(items) => items.iter().map(|item| filled(item, values)).collect(),
-        Value::Object(fields) => {
-            let fields = fields
-                .iter()
-                .map(|(name, value)| (name.clone(), filled(value, values)));
-            Value::Object(fields.collect::<Map<_, _>>())
-        }
-        other => other.clone(),
-    }
-}
-
-fn filled_text(text: &str, values: &Values) -> Value {
-    let parts = parts(text);
-    if let [Part::Parameter(name)] = parts.as_slice()
-        && let Some(value) = values.get(*name)
-    {
-        return value.clone();
-    }
-    let texts = parts.iter().map(|part| match part {
-        Part::Text(text) => (*text).to_owned(),
-        Part::Open => "${".to_owned(),
-        Part::Parameter(name) => match values.get(*name) {
-            Some(Value::String(text)) => text.clone(),
-            Some(value) => value.to_string(),
-            None => format!("${{{name}}}"),
-        },
-    });
-    Value::String(texts.collect())
-}
-
-/// Splits a string at its placeholders.
-fn parts(text: &str) -> Vec<Part<'_>> {
-    let mut parts = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find("${") {
-        let before = &rest[..at];
-        if let Some(before) = before.strip_suffix('$') {
-            // `$${` is the text `${`.
-            parts.push(Part::Text(before));
-            parts.push(Part::Text("${"));
-            rest = &rest[at + 2..];
-            continue;
-        }
-        parts.push(Part::Text(before));
-        let inner = &rest[at + 2..];
-        let Some(end) = inner.find('}') else {
-            parts.push(Part::Open);
-            rest = inner;
-            continue;
+impl TemplateParameter {
+    /// Returns the value of the parameter: the given one, or the default.
+    fn value<'a>(&'a self, given: &'a Values) -> Result<&'a Value, FieldError> {
+        let value = given.get(&self.name).or(self.default.as_ref());
+        let Some(value) = value else {
+            let expected = format!("required: {}", self.expected());
+            return Err(self.wrong_value("left out".to_owned(), expected));
         };
-        parts.push(Part::Parameter(&inner[..end]));
-        rest = &inner[end + 1..];
+        if !self.allows(value) {
+            return Err(self.wrong_value(cut(&value.to_string()), self.expected()));
+        }
+        let bytes = value.as_str().map_or(0, str::len);
+        if bytes > MAX_VALUE_BYTES {
+            let found = format!("a text of {bytes} bytes");
+            return Err(self.wrong_value(found, "at most 256 KiB".to_owned()));
+        }
+        Ok(value)
     }
-    parts.push(Part::Text(rest));
-    parts.retain(|part| *part != Part::Text(""));
-    parts
+
+    fn wrong_value(&self, value: String, expected: String) -> FieldError {
+        FieldError {
+            field: format!("parameters.{}", self.name),
+            value,
+            expected,
+        }
+    }
+}
+
+/// A document that is being filled.
+struct Filling<'a> {
+    values: &'a Values,
+    /// Bytes that the rest of the document may have.
+    left: usize,
+}
+
+impl Filling<'_> {
+    fn value(&mut self, value: &Value) -> Result<Value, TooLong> {
+        match value {
+            Value::String(text) => self.text(text),
+            Value::Array(items) => {
+                let items = items.iter().map(|item| self.value(item));
+                Ok(Value::Array(items.collect::<Result<_, _>>()?))
+            }
+            Value::Object(fields) => {
+                let mut filled = Map::new();
+                for (name, value) in fields {
+                    self.take(name.len())?;
+                    filled.insert(name.clone(), self.value(value)?);
+                }
+                Ok(Value::Object(filled))
+            }
+            other => {
+                self.take(other.to_string().len())?;
+                Ok(other.clone())
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str) -> Result<Value, TooLong> {
+        let values = self.values;
+        let parts = parts(text);
+        if let [Part::Parameter(name)] = parts.as_slice()
+            && let Some(value) = values.get(*name)
+        {
+            self.take(value.to_string().len())?;
+            return Ok(value.clone());
+        }
+        let mut filled = String::new();
+        for part in parts {
+            match part {
+                Part::Text(text) => self.push(&mut filled, text)?,
+                Part::Open => self.push(&mut filled, "${")?,
+                Part::Parameter(name) => match values.get(name) {
+                    Some(Value::String(text)) => self.push(&mut filled, text)?,
+                    Some(value) => self.push(&mut filled, &value.to_string())?,
+                    None => self.push(&mut filled, &format!("${{{name}}}"))?,
+                },
+            }
+        }
+        Ok(Value::String(filled))
+    }
+
+    fn push(&mut self, filled: &mut String, text: &str) -> Result<(), TooLong> {
+        self.take(text.len())?;
+        filled.push_str(text);
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), TooLong> {
+        self.left = self.left.checked_sub(bytes).ok_or(TooLong)?;
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{MAX_SHOWN_CHARS, MAX_TEMPLATE_BYTES};
     use super::*;
     use serde_json::json;
 
@@ -329,10 +298,60 @@ mod tests {
                 "job.c",
             ),
             (json!([]), json!([1]), "job"),
+            (
+                parameter(json!({})),
+                json!({ "name": "${a}", "env": { "${a}": "x" } }),
+                "job.env.${a}",
+            ),
+            (
+                json!([]),
+                json!({ "name": "x".repeat(MAX_TEMPLATE_BYTES) }),
+                "template",
+            ),
         ] {
             let errors = template(parameters, job).validate().expect_err(field);
             assert_eq!(errors[0].field, field, "{errors:?}");
         }
+    }
+
+    #[test]
+    fn errors_of_hostile_templates_are_bounded() {
+        let opening = json!({ "name": "${".repeat(100_000) });
+        let errors = template(json!([]), opening).validate().expect_err("open");
+        assert_eq!(errors.len(), 1);
+        assert!(errors[0].value.chars().count() <= MAX_SHOWN_CHARS + 3);
+        let unknown = json!({ "list": vec!["${x}"; 10_000] });
+        let errors = template(json!([]), unknown).validate().expect_err("x");
+        assert_eq!(errors.len(), MAX_ERRORS);
+        let given = (0..1_000).map(|number| (format!("p{number}"), json!("x".repeat(1_000))));
+        let given: Values = given.collect();
+        let errors = training().fill(&given).expect_err("unknown");
+        assert_eq!(errors.len(), MAX_ERRORS);
+        assert!(errors.iter().all(|error| error.value.len() < 200));
+    }
+
+    #[test]
+    fn filled_document_and_values_have_a_maximum_length() {
+        let text = json!([{ "name": "a", "type": "string" }]);
+        let one = template(text, json!({ "list": vec!["${a} ${a}"; 100] }));
+        for (bytes, field) in [
+            (5_000, None),
+            (10_000, Some("job")),
+            (MAX_VALUE_BYTES + 1, Some("parameters.a")),
+        ] {
+            let filled = one.fill(&values(json!({ "a": "x".repeat(bytes) })));
+            let errors = filled.err().unwrap_or_default();
+            let found = errors.first().map(|error| error.field.as_str());
+            assert_eq!(found, field);
+        }
+    }
+
+    #[test]
+    fn float_choices_compare_as_numbers() {
+        let choices = json!([{ "name": "a", "type": "float", "choices": [1, 0.5] }]);
+        let one = template(choices, json!({ "name": "${a}" }));
+        assert!(one.fill(&values(json!({ "a": 1.0 }))).is_ok());
+        assert!(one.fill(&values(json!({ "a": 1.5 }))).is_err());
     }
 
     #[test]

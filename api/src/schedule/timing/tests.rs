@@ -112,6 +112,11 @@ fn wrong_fields_are_named() {
     let errors = Timing::parse("61 * * * *", "Europe/Berlim").expect_err("both are wrong");
     let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
     assert_eq!(fields, ["cron", "time_zone"]);
+    let (cron, zone) = (format!("* * * * {}", "1,".repeat(200)), "x".repeat(65));
+    let errors = Timing::parse(&cron, &zone).expect_err("both are too long");
+    let expected = errors.iter().map(|error| error.expected.as_str());
+    let limits = ["at most 200 characters", "at most 64 characters"];
+    assert!(expected.eq(limits), "{errors:?}");
 }
 
 #[test]

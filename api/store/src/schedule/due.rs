@@ -7,8 +7,8 @@ use crate::int_convert::signed;
 use muster_model::event::Event;
 use muster_model::id::{JobId, TenantId, UserId};
 use muster_model::schedule::{ScheduleResult, ScheduleRun};
-use muster_model::spec::JobSpec;
 use muster_model::tenant::Access;
+use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use time::OffsetDateTime;
@@ -18,6 +18,17 @@ use time::OffsetDateTime;
 pub struct DueSchedule {
     pub tenant: TenantId,
     pub name: String,
+    /// The planned time.
+    pub next_at: OffsetDateTime,
+}
+
+/// Times of a schedule, without its document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueTimes {
+    pub cron: String,
+    pub time_zone: String,
+    /// The planned time.
+    pub next_at: OffsetDateTime,
 }
 
 /// Owner of a schedule who has a valid token.
@@ -28,18 +39,24 @@ pub struct Owner {
     pub access: Access,
 }
 
-/// Returns up to `most` due schedules of all tenants, the longest overdue first. Needs no scope.
+/// Returns up to `most` due schedules of all tenants that follow `after`, the longest overdue
+/// first. Needs no scope.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn due(
     conn: &mut PgConnection,
     now: OffsetDateTime,
+    after: Option<&DueSchedule>,
     most: u64,
 ) -> Result<Vec<DueSchedule>, StoreError> {
     let rows = sqlx::query!(
-        r#"select tenant_id as "tenant_id!", name as "name!" from muster_due_schedules($1, $2)"#,
+        r#"select tenant_id as "tenant_id!", name as "name!", next_at as "next_at!"
+           from muster_due_schedules($1, $2, $3, $4, $5)"#,
         now,
+        after.map(|after| after.next_at),
+        after.map(|after| after.tenant.0),
+        after.map(|after| after.name.as_str()),
         signed(most)
     )
     .fetch_all(conn)
@@ -47,6 +64,7 @@ pub async fn due(
     let due = rows.into_iter().map(|row| DueSchedule {
         tenant: row.tenant_id.into(),
         name: row.name,
+        next_at: row.next_at,
     });
     Ok(due.collect())
 }
@@ -55,7 +73,7 @@ pub async fn due(
 /// another transaction has locked it. The second value is the last job if it has not ended.
 ///
 /// # Errors
-/// [`StoreError::Statement`].
+/// [`StoreError::Statement`]; [`StoreError::Decode`] for a document of another release.
 pub async fn lock_due(
     conn: &mut PgConnection,
     name: &str,
@@ -68,20 +86,67 @@ pub async fn lock_due(
     )
     .fetch_optional(&mut *conn)
     .await?;
-    let Some(row) = row.map(ScheduleRow::from) else {
+    let Some(row) = row.map(ScheduleRow::try_from).transpose()? else {
         return Ok(None);
     };
-    let Some(last) = row.last_job else {
-        return Ok(Some((row, None)));
-    };
-    let is_open = sqlx::query_scalar!(
-        r#"select finished_at is null and deleted_at is null as "is_open!" from job where id = $1"#,
-        last.0
+    let open = open_job(conn, row.last_job).await?;
+    Ok(Some((row, open)))
+}
+
+/// Locks a schedule of the tenant in scope as [`lock_due`], and returns its times. It reads no
+/// document, so it also returns the times of a schedule with an unreadable one.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn lock_due_times(
+    conn: &mut PgConnection,
+    name: &str,
+    now: OffsetDateTime,
+) -> Result<Option<DueTimes>, StoreError> {
+    let times = sqlx::query_as!(
+        DueTimes,
+        "select cron, time_zone, next_at from schedule
+         where name = $1 and paused is null and next_at <= $2 for update skip locked",
+        name,
+        now
     )
     .fetch_optional(conn)
     .await?;
-    let open = is_open.unwrap_or(false).then_some(last);
-    Ok(Some((row, open)))
+    Ok(times)
+}
+
+/// Locks a schedule and returns its last job if it has not ended.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn lock_open_job(
+    conn: &mut PgConnection,
+    name: &str,
+) -> Result<Option<JobId>, StoreError> {
+    let last = sqlx::query_scalar!(
+        "select last_job from schedule where name = $1 for update",
+        name
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    open_job(conn, last.flatten().map(JobId::from)).await
+}
+
+/// Returns the job if it has not ended.
+async fn open_job(
+    conn: &mut PgConnection,
+    job: Option<JobId>,
+) -> Result<Option<JobId>, StoreError> {
+    let Some(job) = job else {
+        return Ok(None);
+    };
+    let is_open = sqlx::query_scalar!(
+        r#"select finished_at is null and deleted_at is null as "is_open!" from job where id = $1"#,
+        job.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(is_open.unwrap_or(false).then_some(job))
 }
 
 /// Returns the owner of a schedule; `None` without a valid token.
@@ -153,23 +218,26 @@ pub async fn advance(
     append(conn, tenant, job, event, run.at).await
 }
 
-/// Records a job that a user submitted with the schedule outside of its times.
+/// Records a job that a user submitted with the schedule outside of its times. `open` is the result
+/// of [`lock_open_job`]: that job stays the last one, so that the rule for overlaps applies to it.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn record_job(
     conn: &mut PgConnection,
     (tenant, name): (TenantId, &str),
-    job: JobId,
+    (job, open): (JobId, Option<JobId>),
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
-    sqlx::query!(
-        "update schedule set last_job = $2 where name = $1",
-        name,
-        job.0
-    )
-    .execute(&mut *conn)
-    .await?;
+    if open.is_none() {
+        sqlx::query!(
+            "update schedule set last_job = $2 where name = $1",
+            name,
+            job.0
+        )
+        .execute(&mut *conn)
+        .await?;
+    }
     let event = Event::JobScheduled {
         schedule: name.to_owned(),
         planned_at: None,

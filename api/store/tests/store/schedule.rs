@@ -8,6 +8,7 @@ use muster_model::schedule::{
 };
 use muster_model::tenant::{Access, LimitsSet};
 use muster_store::job::{self, JobFilter, NewJob};
+use muster_store::retention;
 use muster_store::schedule::{self, DueSchedule, NewSchedule, Owner};
 use muster_store::token::{self, NewTokenRecord};
 use muster_store::{StoreError, limit, pool, tenant_scope};
@@ -117,9 +118,12 @@ async fn due_schedules_of_all_tenants_are_found() -> anyhow::Result<()> {
     let expected = DueSchedule {
         tenant: world.red,
         name: "nightly".to_owned(),
+        next_at: at(DUE_S),
     };
-    assert_eq!(schedule::due(&mut conn, at(DUE_S - 1), 10).await?, []);
-    assert_eq!(schedule::due(&mut conn, at(DUE_S), 10).await?, [expected]);
+    let early = schedule::due(&mut conn, at(DUE_S - 1), None, 10).await?;
+    assert_eq!(early, []);
+    let found = schedule::due(&mut conn, at(DUE_S), None, 10).await?;
+    assert_eq!(found, [expected]);
     drop(conn);
     // No other tenant sees or changes it.
     let mut tx = pool::begin_for(&world.api, world.blue).await?;
@@ -130,6 +134,78 @@ async fn due_schedules_of_all_tenants_are_found() -> anyhow::Result<()> {
         None
     );
     assert!(!schedule::delete(&mut tx, world.blue, "nightly", &ann(), at(2)).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn pages_of_due_schedules_continue_after_failed_ones() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    for name in ["a", "b", "c"] {
+        put(&world, red(&world), name).await?;
+    }
+    put(&world, (world.blue, world.blue_user), "a").await?;
+    let mut conn = world.api.acquire().await?;
+    let mut found = Vec::new();
+    // No schedule advances, as if each submission failed.
+    loop {
+        let page = schedule::due(&mut conn, at(DUE_S), found.last(), 1).await?;
+        let Some(due) = page.into_iter().next() else {
+            break;
+        };
+        assert!(!found.contains(&due), "{due:?}");
+        found.push(due);
+    }
+    assert_eq!(found.len(), 4);
+    Ok(())
+}
+
+#[tokio::test]
+async fn unreadable_document_leaves_its_times_readable() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    put(&world, red(&world), "nightly").await?;
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    sqlx::query("update schedule set document = '{}'")
+        .execute(&mut *tx)
+        .await?;
+    let locked = schedule::lock_due(&mut tx, "nightly", at(DUE_S)).await;
+    assert!(
+        matches!(locked, Err(StoreError::Decode { .. })),
+        "{locked:?}"
+    );
+    let times = schedule::lock_due_times(&mut tx, "nightly", at(DUE_S)).await?;
+    assert_eq!(times.expect("due").next_at, at(DUE_S));
+    let reason = "unreadable".to_owned();
+    advance(&mut tx, &world, ScheduleResult::Refused { reason }, DUE_S).await?;
+    let times = schedule::lock_due_times(&mut tx, "nightly", at(DUE_S)).await?;
+    assert_eq!(times, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn pause_by_a_user_replaces_that_of_the_owner() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    put(&world, red(&world), "nightly").await?;
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let (user, owner) = (SchedulePause::ByUser, SchedulePause::OwnerWithoutToken);
+    for (why, expected) in [(owner, owner), (user, user), (owner, user)] {
+        let at = (world.red, "nightly");
+        schedule::pause(&mut tx, at, why, Some(&ann()), crate::world::at(2)).await?;
+        let row = schedule::get(&mut tx, "nightly").await?.expect("stored");
+        assert_eq!(row.paused, Some(expected));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn owner_of_a_schedule_is_not_forgotten() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    put(&world, red(&world), "nightly").await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let forgotten = retention::forget_users(&mut tx, at(100)).await?;
+    tx.commit().await?;
+    assert_eq!(forgotten, 1, "the user of the other tenant");
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    assert_eq!(schedule::list(&mut tx).await?.len(), 1);
     Ok(())
 }
 

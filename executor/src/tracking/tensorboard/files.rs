@@ -17,8 +17,8 @@ use std::path::Path;
 const PART_OF_NAME: &str = "tfevents";
 /// Maximum number of event files of a task.
 const MAX_FILES: usize = 100;
-/// Maximum number of bytes that one pass reads of one file.
-const MAX_BYTES_OF_FILE: u64 = 4 << 20;
+/// Maximum number of bytes that one pass reads of one file while its task runs.
+pub(super) const MAX_BYTES_OF_FILE: u64 = 4 << 20;
 /// Bytes that each record counts in any case, so that a sparse file costs no more than a full one.
 const LEAST_RECORD_BYTES: u64 = 64;
 /// Maximum number of metrics from event files. The store has the same limit for a job.
@@ -62,7 +62,8 @@ pub(super) struct EventPass {
     pub has_moved: bool,
     /// Another pass would read more at once.
     pub has_more: bool,
-    bytes: u64,
+    /// Bytes that were read, about.
+    pub bytes: u64,
 }
 
 impl EventFiles {
@@ -77,14 +78,20 @@ impl EventFiles {
         self.files.len() <= MAX_FILES && self.names.len() <= MAX_NAMES
     }
 
-    /// Reads the next values of all event files below a folder, about `most_bytes` in all.
+    /// Reads the next values of all event files below a folder, about `most_bytes` in all and
+    /// `most_bytes_of_file` of each.
     ///
     /// # Errors
     /// If the folder cannot be read.
-    pub(super) fn read(&mut self, output: &Path, most_bytes: u64) -> io::Result<EventPass> {
+    pub(super) fn read(
+        &mut self,
+        output: &Path,
+        (most_bytes, most_bytes_of_file): (u64, u64),
+    ) -> io::Result<EventPass> {
         let mut pass = EventPass::default();
         let found = walk::walk(output)?;
         if found.is_incomplete {
+            pass.has_more = true;
             return Ok(pass);
         }
         let files = found.files.iter();
@@ -120,7 +127,8 @@ impl EventFiles {
                 continue;
             };
             if stamp.inode() == file.inode {
-                file.read(&opened, (&found.name, stamp.bytes), &mut pass);
+                let source = (found.name.as_str(), stamp.bytes);
+                file.read(&opened, source, most_bytes_of_file, &mut pass);
             }
         }
         pass.values.sort_by_key(|value| value.timestamp_ms);
@@ -129,12 +137,18 @@ impl EventFiles {
 }
 
 impl EventFile {
-    fn read(&mut self, file: &File, (name, length): (&str, u64), pass: &mut EventPass) {
+    fn read(
+        &mut self,
+        file: &File,
+        (name, length): (&str, u64),
+        most_bytes: u64,
+        pass: &mut EventPass,
+    ) {
         let folder = name.rsplit_once('/').map(|(folder, _)| folder);
-        let mut left = MAX_BYTES_OF_FILE;
+        let mut left = most_bytes;
         loop {
             if left == 0 || pass.values.len() >= MAX_VALUES {
-                pass.has_more = true;
+                pass.has_more |= self.position < length;
                 return;
             }
             let next = match record::next(file, self.position, length) {

@@ -18,12 +18,12 @@ use super::tracked::{TrackedRuns, TrackedTask};
 use crate::clock;
 use crate::events;
 use crate::folder::NodeTaskFolder;
-use files::{EventFiles, MAX_NAMES};
+use files::{EventFiles, MAX_BYTES_OF_FILE, MAX_NAMES};
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::id::TaskId;
 use muster_model::task::Role;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,8 +32,11 @@ const EVERY: Duration = Duration::from_secs(3);
 /// Maximum number of bytes that one pass reads, and that all passes after the end read.
 const MAX_BYTES: u64 = 8 << 20;
 const MAX_LAST_BYTES: u64 = 32 << 20;
-/// Maximum number of names that are dropped by name. Further unknown ones are dropped unseen.
+/// Maximum number of recorded names of other interfaces. Above it, each new name of an event file
+/// is dropped.
 const MAX_FOREIGN: usize = 4_000;
+/// Key of `command.metrics` that is no metric.
+const STEP: &str = "step";
 /// Longest time over which values that are read together are spread.
 const MAX_SPREAD_MS: u64 = 30_000;
 /// Maximum number of parts in which the values of a pass are logged.
@@ -91,42 +94,99 @@ impl TrackedRuns {
         }
         let reader = self.readers().of(launch.task_id);
         let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let passes = if is_last {
-            MAX_LAST_BYTES / MAX_BYTES
+        let task = (launch, folder);
+        let read = if is_last {
+            reader.read_to_end(self, task, MAX_LAST_BYTES)
         } else {
-            1
+            let limits = (MAX_BYTES, MAX_BYTES_OF_FILE);
+            reader.pass(self, task, limits).map(drop)
         };
-        for _ in 0..passes {
-            match reader.pass(self, (launch, folder), &folder.output()) {
-                Ok(has_more) if has_more => {}
-                Ok(_) => return,
-                Err(error) => {
-                    tracing::debug!(task.id = %launch.task_id, %error, "no event files");
-                    return;
-                }
-            }
+        if let Err(error) = read {
+            tracing::debug!(task.id = %launch.task_id, %error, "no event files");
         }
     }
 }
 
+/// Returns the names that event files of a task had first, as an earlier daemon has kept them.
+pub(super) fn claimed_names(folder: &NodeTaskFolder) -> ClaimedNames {
+    kept_files(folder).names
+}
+
+fn kept_files(folder: &NodeTaskFolder) -> EventFiles {
+    let kept: Option<EventFiles> = folder.tensorboard().read().ok().flatten();
+    kept.filter(EventFiles::is_bounded).unwrap_or_default()
+}
+
+/// Returns the state of a task's event files. Metrics that the document reads from the output are
+/// not read from event files too.
+fn first_files(launch: &TaskLaunch, folder: &NodeTaskFolder) -> EventFiles {
+    let mut files = kept_files(folder);
+    let commands = launch.spec.command.iter();
+    let names = commands.flat_map(|command| command.metrics.keys());
+    for name in names.filter(|name| name.as_str() != STEP) {
+        files.foreign.claim(name);
+    }
+    files
+}
+
+/// How far one pass came.
+#[derive(Debug, Clone, Copy)]
+struct PassEnd {
+    has_more: bool,
+    bytes: u64,
+}
+
 impl EventReader {
-    /// Reads and logs once. Returns whether there is more.
+    /// Reads and logs the rest, about `most_bytes`, which may all be of one file. A note reports
+    /// that something is left.
+    fn read_to_end(
+        &mut self,
+        runs: &TrackedRuns,
+        task: (&TaskLaunch, &NodeTaskFolder),
+        most_bytes: u64,
+    ) -> std::io::Result<()> {
+        let mut left = most_bytes;
+        loop {
+            let bytes = left.min(MAX_BYTES);
+            let end = self.pass(runs, task, (bytes, bytes))?;
+            if !end.has_more {
+                return Ok(());
+            }
+            left = left.saturating_sub(end.bytes);
+            if left == 0 || end.bytes == 0 {
+                break;
+            }
+        }
+        let note = format!(
+            "the last metrics of its TensorBoard files are not read: at the end of a task, at most \
+             {} MiB are read",
+            most_bytes >> 20
+        );
+        let (launch, folder) = task;
+        runs.with_task(launch, folder, |task| task.note(vec![note]));
+        Ok(())
+    }
+
+    /// Reads and logs once, at most `limits` bytes in all and of each file.
     fn pass(
         &mut self,
         runs: &TrackedRuns,
         (launch, folder): (&TaskLaunch, &NodeTaskFolder),
-        output: &Path,
-    ) -> std::io::Result<bool> {
+        limits: (u64, u64),
+    ) -> std::io::Result<PassEnd> {
         let now_ms = clock::boottime_ms();
         let state = folder.tensorboard();
         let files = self.files.get_or_insert_with(|| {
             self.logged_ms = now_ms;
-            let kept: Option<EventFiles> = state.read().ok().flatten();
-            kept.filter(EventFiles::is_bounded).unwrap_or_default()
+            first_files(launch, folder)
         });
-        let pass = files.read(output, MAX_BYTES)?;
+        let pass = files.read(&folder.output(), limits)?;
+        let end = PassEnd {
+            has_more: pass.has_more,
+            bytes: pass.bytes,
+        };
         if !pass.has_moved && pass.notes.is_empty() {
-            return Ok(false);
+            return Ok(end);
         }
         let mut notes = pass.notes;
         let values = counted(files, pass.values, folder, &mut notes, || {
@@ -149,7 +209,7 @@ impl EventReader {
         {
             tracing::warn!(task.id = %launch.task_id, %error, "positions in event files are not kept");
         }
-        Ok(pass.has_more)
+        Ok(end)
     }
 }
 

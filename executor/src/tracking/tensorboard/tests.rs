@@ -178,6 +178,53 @@ fn next_daemon_continues_at_the_position() {
 }
 
 #[test]
+fn claims_outlive_the_daemon() {
+    let mut site = Site::new();
+    site.append("events.out.tfevents.1", &record("lr", 1, 0.5));
+    site.read();
+    site.runs = TrackedRuns::default();
+    // A request comes before the first pass.
+    site.log("lr", 2);
+    assert_eq!(steps(&site.points(), "lr"), [(1, 0.5)]);
+}
+
+#[test]
+fn metrics_of_the_output_are_not_read_from_files() {
+    let mut site = Site::new();
+    let command = site.launch.spec.command.as_mut().expect("a command");
+    command.metrics.insert("loss".to_owned(), String::new());
+    let own = ["train/loss", "loss", "lr"].map(|tag| record(tag, 1, 0.5));
+    site.append("events.out.tfevents.1", &own.concat());
+    let points = site.points();
+    let names: BTreeSet<&str> = points.iter().map(|point| point.0.as_str()).collect();
+    assert_eq!(names.into_iter().collect::<Vec<_>>(), ["lr"]);
+}
+
+#[test]
+fn end_of_a_task_notes_what_is_left() {
+    let site = Site::new();
+    let records: Vec<Vec<u8>> = (1..=8).map(|step| record("f1", step, 0.5)).collect();
+    site.append("events.out.tfevents.1", &records.concat());
+    let reader = site.runs.readers().of(site.launch.task_id);
+    let read = |most_bytes| {
+        let folder = site.folder();
+        let task = (&site.launch, &folder);
+        let mut reader = reader.lock().expect("free");
+        reader
+            .read_to_end(&site.runs, task, most_bytes)
+            .expect("read");
+        let mut notes = 0;
+        let count =
+            |report: &TaskReport| notes += u32::from(matches!(report, TaskReport::Note { .. }));
+        events::each(&folder.events(), count).expect("read");
+        notes
+    };
+    assert_eq!(read(4 * 64), 1, "four records are read, four are left");
+    assert_eq!(read(4 * 64), 1, "nothing is left");
+    assert_eq!(steps(&site.points(), "f1").len(), 8);
+}
+
+#[test]
 fn broken_record_ends_its_file_with_one_event() {
     let site = Site::new();
     let mut bytes = record("f1", 1, 0.5);

@@ -24,9 +24,10 @@ pub(super) fn check(errors: &mut Errors, command: &Command) {
     );
     errors.check(
         "command.git.url",
-        &"with a password",
-        !has_password(&git.url),
-        "an address without a password; command.git.secret names a secret with it",
+        &"with a user or password",
+        !has_credential(&git.url),
+        "an address without them: it is in the document and the log. command.git.secret names a \
+         secret that is the password",
     );
     errors.check(
         "command.git.commit",
@@ -62,12 +63,12 @@ fn is_url(url: &str) -> bool {
         && !url.chars().any(|c| c.is_whitespace() || c.is_control())
 }
 
-/// Whether the address contains `user:password@`.
-fn has_password(url: &str) -> bool {
-    let (_, rest) = url.split_once("://").unwrap_or(("", url));
+/// Whether the address contains `user:password@`. With `https://` a user alone may be a token.
+fn has_credential(url: &str) -> bool {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let authority = rest.split('/').next().unwrap_or_default();
     let user = authority.rsplit_once('@').map(|(user, _)| user);
-    user.is_some_and(|user| user.contains(':'))
+    user.is_some_and(|user| scheme == "https" || user.contains(':'))
 }
 
 fn is_commit(text: &str) -> bool {
@@ -101,7 +102,7 @@ mod tests {
     fn addresses_have_a_known_scheme_and_no_password() {
         for url in [
             "https://host/a.git",
-            "https://user@host:8443/a",
+            "https://host:8443/a",
             "ssh://git@host/a",
             "file:///srv/a",
         ] {
@@ -119,6 +120,8 @@ mod tests {
             "ssh://-oProxyCommand=x/a",
             "https://host/a b",
             "https://user:password@host/a",
+            "https://token@host/a",
+            "ssh://user:password@host/a",
         ] {
             assert_eq!(refused(&of(url), &json!({})), ["command.git.url"], "{url}");
         }
