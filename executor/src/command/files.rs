@@ -5,6 +5,7 @@ use super::code;
 use super::environment::{Paths, split};
 use super::error::CommandError;
 use super::keep;
+use super::torchrun;
 use crate::folder::NodeTaskFolder;
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::spec::Command;
@@ -21,13 +22,14 @@ macro_rules! module {
 }
 
 /// Muster's Python package of this release, without its client: a task has no token of a user.
-const PACKAGE: [(&str, &str); 7] = [
+const PACKAGE: [(&str, &str); 8] = [
     module!("__init__.py"),
     module!("_context.py"),
     module!("_ranks.py"),
     module!("elastic.py"),
     module!("lightning.py"),
     module!("optuna.py"),
+    module!("torchrun.py"),
     module!("transformers.py"),
 ];
 
@@ -42,6 +44,9 @@ pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandErr
     for (name, text) in PACKAGE {
         let path = package.join(name);
         fs::write(&path, text).map_err(CommandError::write(&path))?;
+    }
+    if command.elastic.is_some() {
+        torchrun::write_entry_point(&paths.python)?;
     }
     if paths.work != NodeTaskFolder::at(&paths.task).work() {
         return if paths.work.is_dir() {
