@@ -395,7 +395,13 @@ pub(super) mod tests {
             assert_eq!(set.get(name).map(String::as_str), Some(value), "{name}");
         }
         // They would be wrong after a change of size.
-        for name in ["RANK", "WORLD_SIZE", "MASTER_ADDR", "PET_NODE_RANK", "TF_CONFIG"] {
+        for name in [
+            "RANK",
+            "WORLD_SIZE",
+            "MASTER_ADDR",
+            "PET_NODE_RANK",
+            "TF_CONFIG",
+        ] {
             assert!(!set.contains_key(name), "{name}");
         }
     }

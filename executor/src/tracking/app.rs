@@ -102,7 +102,7 @@ impl TrackingApp {
         let launch = self.runs.launch(id).ok_or_else(denied)?;
         // Without the lock: the events of a long task take time to read, and other tasks must not
         // wait.
-        let run = MlflowRun::new(aside(|| series(&launch, &folder))?);
+        let run = MlflowRun::new(aside(|| series(&launch, &folder))?).following(&launch, &folder);
         self.lock().entry(id).or_insert(TrackedTask {
             folder,
             launch,

@@ -8,7 +8,9 @@ use super::buffer::MetricBuffer;
 use super::message::{LogBatch, LoggedMetric, Malformed};
 use super::metric::{Meaning, meaning};
 use super::series::{LoggedStep, ProgressSeries};
-use muster_model::assignment::TaskReport;
+use super::size::JobSize;
+use crate::folder::NodeTaskFolder;
+use muster_model::assignment::{TaskLaunch, TaskReport};
 use std::collections::BTreeMap;
 
 /// Maximum number of different keys of a run, per kind.
@@ -19,6 +21,8 @@ const MOST_KEYS: usize = 1_000;
 pub(super) struct MlflowRun {
     /// Only for rank 0.
     series: Option<ProgressSeries>,
+    /// Size of the job, if its launcher changes the number of workers within the task.
+    size: Option<JobSize>,
     /// All metrics of rank 0; empty for other ranks.
     buffer: MetricBuffer,
     beat: StepHeartbeat,
@@ -34,6 +38,7 @@ impl MlflowRun {
     pub(super) fn new(series: Option<ProgressSeries>) -> Self {
         Self {
             series,
+            size: None,
             buffer: MetricBuffer::default(),
             beat: StepHeartbeat::default(),
             metrics: BTreeMap::new(),
@@ -43,6 +48,12 @@ impl MlflowRun {
             name: None,
             end_ms: None,
         }
+    }
+
+    /// Follows the number of workers in `peers.json`, if the launcher of the job is elastic.
+    pub(super) fn following(mut self, launch: &TaskLaunch, folder: &NodeTaskFolder) -> Self {
+        self.size = JobSize::of(launch, folder);
+        self
     }
 
     /// Stores logged values after `write` has accepted the resulting reports. If `write` fails,
@@ -64,6 +75,11 @@ impl MlflowRun {
         has_room(&self.tags, batch.tags.iter().map(|(key, _)| key))?;
         let mut beat = self.beat.clone();
         beat.take(&batch.metrics);
+        if let (Some(size), Some(series)) = (&mut self.size, &mut self.series)
+            && let Some(workers) = size.changed()
+        {
+            series.resize(workers);
+        }
         let mut series = self.series.clone();
         let mut reports = Vec::new();
         let mut steps: Vec<(&LoggedMetric, LoggedStep)> = Vec::new();
@@ -246,6 +262,23 @@ mod tests {
         let later = logged(&mut run, of(vec![metric("loss", 1.0, 12, 51)]), 2_000);
         assert_eq!(samples(&later), [(51, 1.0, 5.0)]);
         assert_eq!(later.len(), 1, "it is ready once");
+    }
+
+    #[test]
+    fn steps_may_go_back_once_after_a_change_of_size() {
+        let mut run = chief(true);
+        logged(&mut run, of(vec![metric("loss", 2.0, 10, 5)]), 0);
+        logged(&mut run, of(vec![metric("loss", 2.0, 12, 9)]), 1_000);
+        run.series.as_mut().expect("of rank 0").resize(3);
+        let back = logged(&mut run, of(vec![metric("loss", 1.5, 20, 7)]), 2_000);
+        assert_eq!(starts(&back), [6], "it continues from a checkpoint");
+        assert_eq!(samples(&back), [(7, 1.5, 0.0)], "the pause is no step");
+        let Some(TaskReport::Progress { sample }) = back.last() else {
+            panic!("{back:?}");
+        };
+        assert_eq!(sample.workers, 3);
+        let again = logged(&mut run, of(vec![metric("loss", 1.0, 21, 3)]), 3_000);
+        assert_eq!(starts(&again), [0_u64; 0], "no further change of size");
     }
 
     #[test]

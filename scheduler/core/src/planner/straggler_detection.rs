@@ -271,7 +271,8 @@ fn slow<'j>(
     now_ms: i64,
 ) -> Vec<SuspectRank<'j>> {
     let rates = ranks.iter().filter(|(_, pace)| {
-        pace.heard_ms > job.workers_began_ms() && now_ms.saturating_sub(pace.heard_ms) < 2 * SILENT_MS
+        pace.heard_ms > job.workers_began_ms()
+            && now_ms.saturating_sub(pace.heard_ms) < 2 * SILENT_MS
     });
     let rates: Vec<(&SnapshotTask, f64)> = rates
         .filter_map(|(task, pace)| Some((*task, 1_000.0 / pace.own_ms?)))
