@@ -7,7 +7,7 @@ use muster_e2e::tools::{path_with, tool};
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::view::SampleView;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const STEPS: i32 = 500;
 
@@ -69,7 +69,7 @@ async fn torchrun_job_changes_size_inside_its_agents() {
     let document = serde_json::json!({
         "version": "muster/v1", "name": "elastic",
         "command": {
-            "argv": ["torchrun", "train.py"], "elastic": "torchrun", "steps": STEPS,
+            "argv": ["python3", "-m", "torch.distributed.run", "train.py"], "elastic": "torchrun", "steps": STEPS,
             "env": { "PATH": path_with(&torch) }, "files": { "train.py": script },
         },
         "scale": { "workers": { "min": 2, "max": 2 } },
@@ -145,12 +145,12 @@ async fn until_steps(cluster: &TestCluster, job: JobId, step: u64) {
 
 /// Waits for the first steps of a new world of this size, and prints their delay.
 async fn started(cluster: &TestCluster, job: JobId, world: u32, before: &[Start]) -> Vec<Start> {
-    let is_new = |starts: &[Start]| {
-        let is_whole = starts.len() == world as usize;
-        is_whole && starts.iter().all(|start| start.at_ms > before[0].at_ms)
-    };
     cluster
-        .until(job, "a new size", |_| is_new(&newest(cluster, job, world)))
+        .until(job, "a new size", |_| {
+            let starts = newest(cluster, job, world);
+            starts.len() == world as usize
+                && starts.iter().all(|start| start.at_ms > before[0].at_ms)
+        })
         .await;
     let starts = newest(cluster, job, world);
     let history = cluster.history(job).await;
@@ -168,12 +168,10 @@ async fn started(cluster: &TestCluster, job: JobId, world: u32, before: &[Start]
 
 /// Returns the newest start of each rank of this world size, in the order of ranks.
 fn newest(cluster: &TestCluster, job: JobId, world: u32) -> Vec<Start> {
-    let starts = starts(cluster, job);
-    let of_rank = |rank| {
-        let mut all = starts.iter().rev();
-        all.find(|start| start.world == world && start.rank == rank)
-    };
-    (0..world).filter_map(of_rank).cloned().collect()
+    let all = starts(cluster, job).into_iter();
+    let of_size = all.filter(|start| start.world == world);
+    let newest: BTreeMap<u32, Start> = of_size.map(|start| (start.rank, start)).collect();
+    newest.into_values().collect()
 }
 
 fn agents(starts: &[Start]) -> Vec<u32> {

@@ -35,7 +35,7 @@ try:
         RendezvousStoreInfo,
     )
 except ImportError as error:
-    raise ImportError("muster.torchrun needs PyTorch with RendezvousInfo (2.5 or newer)") from error
+    raise ImportError("muster.torchrun needs PyTorch with torch.distributed.elastic.rendezvous.RendezvousInfo") from error
 
 __all__ = ["MusterRendezvous", "TaskSet", "creator"]
 

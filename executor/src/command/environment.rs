@@ -6,6 +6,7 @@
 //! workers on one node, `cuda:1` would be a GPU that the second one does not see. A worker with
 //! several GPUs runs `torchrun`, which reads `PET_*` and starts one process per GPU.
 
+use super::address::split;
 use super::error::CommandError;
 use super::torchrun;
 use crate::folder::NodeTaskFolder;
@@ -204,14 +205,6 @@ fn place(launch: &TaskLaunch, peers: &Peers) -> Result<TorchProcessGroup, Comman
         workers: peers.workers.len(),
         master: split(first)?,
     })
-}
-
-/// Returns host and port. The host of an IPv6 address has no brackets, as resolvers expect.
-pub(super) fn split(peer: &Peer) -> Result<(String, String), CommandError> {
-    let address = peer.address.as_deref().ok_or(CommandError::Peers)?;
-    let (host, port) = address.rsplit_once(':').ok_or(CommandError::Peers)?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Ok((host.to_owned(), port.to_owned()))
 }
 
 #[cfg(test)]

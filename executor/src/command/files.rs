@@ -1,8 +1,9 @@
 //! Files of a user's program: its folder with its code and the shipped files, the job's checkpoint
 //! folder and the list of hosts.
 
+use super::address::split;
 use super::code;
-use super::environment::{Paths, split};
+use super::environment::Paths;
 use super::error::CommandError;
 use super::keep;
 use super::torchrun;

@@ -4,7 +4,7 @@
 //! The agent takes rank and size from `peers.json` at each change, by the module `muster.torchrun`
 //! of the Python package. So it receives no variable with a rank or a size.
 
-use super::environment::split;
+use super::address::split;
 use super::error::CommandError;
 use muster_model::assignment::{Peers, TaskLaunch};
 use std::fs;
