@@ -6,7 +6,6 @@
 //! workers on one node, `cuda:1` would be a GPU that the second one does not see. A worker with
 //! several GPUs runs `torchrun`, which reads `PET_*` and starts one process per GPU.
 
-use super::address::split;
 use super::error::CommandError;
 use super::torchrun;
 use crate::folder::NodeTaskFolder;
@@ -60,7 +59,7 @@ pub fn variables(
     let mut add = |name: &str, value: String| drop(set.insert(name.to_owned(), value));
     ours(launch, peers, paths, &mut add);
     if command.elastic == Some(Elastic::Torchrun) {
-        torchrun::agent(launch, peers, &mut add)?;
+        torchrun::agent(launch, peers, &mut add).ok_or(CommandError::Peers)?;
     } else {
         if let Role::Worker { .. } = launch.role {
             let place = place(launch, peers)?;
@@ -205,6 +204,14 @@ fn place(launch: &TaskLaunch, peers: &Peers) -> Result<TorchProcessGroup, Comman
         workers: peers.workers.len(),
         master: split(first)?,
     })
+}
+
+/// Returns host and port. The host of an IPv6 address has no brackets, as resolvers expect.
+pub(super) fn split(peer: &Peer) -> Result<(String, String), CommandError> {
+    let address = peer.address.as_deref().ok_or(CommandError::Peers)?;
+    let (host, port) = address.rsplit_once(':').ok_or(CommandError::Peers)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Ok((host.to_owned(), port.to_owned()))
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Files of a user's program: its folder with its code and the shipped files, the job's checkpoint
 //! folder and the list of hosts.
 
-use super::address::split;
 use super::code;
-use super::environment::Paths;
+use super::environment::{Paths, split};
 use super::error::CommandError;
 use super::keep;
 use super::torchrun;
@@ -47,7 +46,7 @@ pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandErr
         fs::write(&path, text).map_err(CommandError::write(&path))?;
     }
     if command.elastic.is_some() {
-        torchrun::write_entry_point(&paths.python)?;
+        write_entry_point(&paths.python)?;
     }
     if paths.work != NodeTaskFolder::at(&paths.task).work() {
         return if paths.work.is_dir() {
@@ -74,6 +73,17 @@ pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandErr
         }
     }
     keep::link(paths, command)
+}
+
+/// Writes the description of a distribution beside the Python package.
+fn write_entry_point(python: &Path) -> Result<(), CommandError> {
+    let folder = python.join(torchrun::DISTRIBUTION);
+    make(&folder)?;
+    for (name, text) in torchrun::DISTRIBUTION_FILES {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(CommandError::write(&path))?;
+    }
+    Ok(())
 }
 
 fn make(folder: &Path) -> Result<(), CommandError> {

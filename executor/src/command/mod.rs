@@ -5,7 +5,6 @@
 //! code and log are those of the program. Like every task, it communicates with the daemon by
 //! `events.jsonl` and `peers.json` in the task's folder.
 
-mod address;
 mod check;
 mod code;
 mod daemon;

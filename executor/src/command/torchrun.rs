@@ -4,11 +4,7 @@
 //! The agent takes rank and size from `peers.json` at each change, by the module `muster.torchrun`
 //! of the Python package. So it receives no variable with a rank or a size.
 
-use super::address::split;
-use super::error::CommandError;
 use muster_model::assignment::{Peers, TaskLaunch};
-use std::fs;
-use std::path::Path;
 
 /// Name of the rendezvous backend.
 const BACKEND: &str = "muster";
@@ -17,23 +13,34 @@ const MOST_RESTARTS: u32 = 3;
 /// `--max-restarts` of the agent. It also counts workers that fail because others have left, so the
 /// rendezvous has the limit that matters.
 const AGENT_RESTARTS: &str = "100000";
-/// Entry point by which `torchrun` finds the backend without an installation.
-const ENTRY_POINTS: &str = "[torchrun.handlers]\nmuster = muster.torchrun:creator\n";
+/// Folder of a distribution beside the Python package. Its entry point is how `torchrun` finds the
+/// backend without an installation.
+pub(super) const DISTRIBUTION: &str =
+    concat!("muster_task-", env!("CARGO_PKG_VERSION"), ".dist-info");
+pub(super) const DISTRIBUTION_FILES: [(&str, &str); 2] = [
+    (
+        "METADATA",
+        concat!(
+            "Metadata-Version: 2.1\nName: muster-task\nVersion: ",
+            env!("CARGO_PKG_VERSION"),
+            "\n"
+        ),
+    ),
+    (
+        "entry_points.txt",
+        "[torchrun.handlers]\nmuster = muster.torchrun:creator\n",
+    ),
+];
 
-/// Adds the variables of the agent.
-///
-/// # Errors
-/// [`CommandError::Peers`] if the task set does not contain this task with an address.
+/// Adds the variables of the agent. Returns `None` if the task set does not contain this task with
+/// an address.
 pub(super) fn agent(
     launch: &TaskLaunch,
     peers: &Peers,
     add: &mut impl FnMut(&str, String),
-) -> Result<(), CommandError> {
+) -> Option<()> {
     let mut workers = peers.workers.iter();
-    let own = workers.find(|peer| peer.task_id == launch.task_id);
-    let own = own.ok_or(CommandError::Peers)?;
-    split(own)?;
-    let address = own.address.clone().ok_or(CommandError::Peers)?;
+    let own = workers.find(|peer| peer.task_id == launch.task_id)?;
     let range = launch.spec.scale.workers;
     let restarts = launch.spec.retries.min(MOST_RESTARTS);
     let gpus = launch.spec.resources.worker.gpus.max(1);
@@ -41,27 +48,11 @@ pub(super) fn agent(
     add("PET_NPROC_PER_NODE", gpus.to_string());
     add("PET_RDZV_BACKEND", BACKEND.to_owned());
     add("PET_RDZV_CONF", format!("restarts={restarts}"));
-    add("PET_RDZV_ENDPOINT", address);
+    add("PET_RDZV_ENDPOINT", own.address.clone()?);
     add("PET_RDZV_ID", launch.job_id.to_string());
     add("PET_MAX_RESTARTS", AGENT_RESTARTS.to_owned());
     // Ranks follow from the rank of the agent. Otherwise agents exchange them, and would wait for
     // an agent that has left meanwhile.
     add("TORCH_ELASTIC_WORKER_IDENTICAL", "1".to_owned());
-    Ok(())
-}
-
-/// Writes the description of a distribution beside the Python package, which names the entry point.
-pub(super) fn write_entry_point(python: &Path) -> Result<(), CommandError> {
-    let version = env!("CARGO_PKG_VERSION");
-    let folder = python.join(format!("muster_task-{version}.dist-info"));
-    fs::create_dir_all(&folder).map_err(CommandError::write(&folder))?;
-    let metadata = format!("Metadata-Version: 2.1\nName: muster-task\nVersion: {version}\n");
-    for (name, text) in [
-        ("METADATA", metadata.as_str()),
-        ("entry_points.txt", ENTRY_POINTS),
-    ] {
-        let path = folder.join(name);
-        fs::write(&path, text).map_err(CommandError::write(&path))?;
-    }
-    Ok(())
+    Some(())
 }
