@@ -150,8 +150,9 @@ class MusterRendezvous(RendezvousHandler):
         self._run_id = params.run_id
         self._restarts = params.get_as_int("restarts", 0) or 0
         self._task = environment["MUSTER_TASK_ID"]
-        path = pathlib.Path(environment["MUSTER_TASK_DIR"]) / "peers.json"
-        self._file = PeersFile(path, self._task, params.endpoint)
+        folder = pathlib.Path(environment["MUSTER_TASK_DIR"])
+        self._file = PeersFile(folder / "peers.json", self._task, params.endpoint)
+        self._starts = folder / "rendezvous.json"
         #: Newest complete task set.
         self._complete: Optional[TaskSet] = None
         self._board: Optional[Board] = None
@@ -275,6 +276,8 @@ class MusterRendezvous(RendezvousHandler):
             return json.dumps({"failed": attempt})
         host, _ = split(task_set.addresses[0])
         self._served = TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        # The node's daemon reads it. The former workers of all agents have ended.
+        write(self._starts, {"revision": task_set.revision, "attempt": attempt, "workers": len(task_set.tasks)})
         return json.dumps({"host": host, "port": self._served.port})
 
     def _waiting(self, joined: Joined, board: Board) -> int:
@@ -331,6 +334,12 @@ def split(address: Optional[str]) -> Tuple[str, int]:
     """Returns host and port. The host of an IPv6 address has no brackets."""
     host, _, port = (address or "").rpartition(":")
     return host.strip("[]"), int(port)
+
+
+def write(path: pathlib.Path, content: Dict[str, Any]) -> None:
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(content))
+    new.replace(path)
 
 
 def say(text: str) -> None:

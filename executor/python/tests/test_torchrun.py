@@ -86,6 +86,8 @@ class Rendezvous(unittest.TestCase):
         (*_, port), second, third = job.meet("a", "b", "c")
         self.assertEqual((second, third), ((1, 3, port), (2, 3, port)))
         self.assertEqual(self.waiting("a", "b", "c"), [0, 0, 0])
+        starts = json.loads((job.folder / "rendezvous.json").read_text())
+        self.assertEqual(starts, {"revision": 3, "attempt": 0, "workers": 3})
 
     def test_own_address_need_not_be_known_to_the_scheduler(self):
         job = self.job

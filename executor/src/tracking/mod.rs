@@ -21,7 +21,7 @@ mod run;
 mod secrets;
 mod series;
 mod server;
-mod size;
+mod starts;
 mod tracked;
 
 pub(crate) use lines::MetricLineReader;

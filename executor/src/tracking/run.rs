@@ -8,7 +8,7 @@ use super::buffer::MetricBuffer;
 use super::message::{LogBatch, LoggedMetric, Malformed};
 use super::metric::{Meaning, meaning};
 use super::series::{LoggedStep, ProgressSeries};
-use super::size::JobSize;
+use super::starts::WorkerStarts;
 use crate::folder::NodeTaskFolder;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use std::collections::BTreeMap;
@@ -21,8 +21,8 @@ const MOST_KEYS: usize = 1_000;
 pub(super) struct MlflowRun {
     /// Only for rank 0.
     series: Option<ProgressSeries>,
-    /// Size of the job, if its launcher changes the number of workers within the task.
-    size: Option<JobSize>,
+    /// Starts of the workers, if the launcher restarts them within the task.
+    starts: Option<WorkerStarts>,
     /// All metrics of rank 0; empty for other ranks.
     buffer: MetricBuffer,
     beat: StepHeartbeat,
@@ -38,7 +38,7 @@ impl MlflowRun {
     pub(super) fn new(series: Option<ProgressSeries>) -> Self {
         Self {
             series,
-            size: None,
+            starts: None,
             buffer: MetricBuffer::default(),
             beat: StepHeartbeat::default(),
             metrics: BTreeMap::new(),
@@ -50,9 +50,9 @@ impl MlflowRun {
         }
     }
 
-    /// Follows the number of workers in `peers.json`, if the launcher of the job is elastic.
+    /// Follows restarts of the workers within the task, if the launcher of the job is elastic.
     pub(super) fn following(mut self, launch: &TaskLaunch, folder: &NodeTaskFolder) -> Self {
-        self.size = JobSize::of(launch, folder);
+        self.starts = WorkerStarts::of(launch, folder);
         self
     }
 
@@ -75,13 +75,17 @@ impl MlflowRun {
         has_room(&self.tags, batch.tags.iter().map(|(key, _)| key))?;
         let mut beat = self.beat.clone();
         beat.take(&batch.metrics);
-        if let (Some(size), Some(series)) = (&mut self.size, &mut self.series)
-            && let Some(workers) = size.changed()
-        {
-            series.resize(workers);
+        let restarted = self.starts.as_mut().and_then(WorkerStarts::newest);
+        if let (Some(workers), Some(series)) = (restarted, &mut self.series) {
+            series.restart(workers);
         }
         let mut series = self.series.clone();
         let mut reports = Vec::new();
+        // Values of the former workers precede the report of the restart.
+        let mut reported = restarted.map(|_| self.buffer.clone());
+        if let Some(former) = &mut reported {
+            reports.extend(former.flush(now_ms, true));
+        }
         let mut steps: Vec<(&LoggedMetric, LoggedStep)> = Vec::new();
         if let Some(next) = &mut series {
             for (key, value) in &batch.params {
@@ -101,9 +105,9 @@ impl MlflowRun {
             reports.extend(next.flush(now_ms, false));
         }
         // The buffer is large, so it is cloned only for a report.
-        let is_due = self.buffer.is_due(now_ms);
-        let mut reported = is_due.then(|| self.buffer.clone());
-        if let Some(next) = &mut reported {
+        let is_due = reported.is_none() && self.buffer.is_due(now_ms);
+        reported = reported.or_else(|| is_due.then(|| self.buffer.clone()));
+        if let Some(next) = reported.as_mut().filter(|_| is_due) {
             steps
                 .drain(..)
                 .for_each(|(metric, at)| next.take(metric, at));
@@ -265,20 +269,21 @@ mod tests {
     }
 
     #[test]
-    fn steps_may_go_back_once_after_a_change_of_size() {
+    fn steps_go_back_once_after_a_restart_of_the_workers() {
         let mut run = chief(true);
         logged(&mut run, of(vec![metric("loss", 2.0, 10, 5)]), 0);
         logged(&mut run, of(vec![metric("loss", 2.0, 12, 9)]), 1_000);
-        run.series.as_mut().expect("of rank 0").resize(3);
+        run.series.as_mut().expect("of rank 0").restart(3);
         let back = logged(&mut run, of(vec![metric("loss", 1.5, 20, 7)]), 2_000);
-        assert_eq!(starts(&back), [6], "it continues from a checkpoint");
+        let restarted = TaskReport::WorkersRestarted { from_step: 6 };
+        assert_eq!(back[0], restarted, "it continues from a checkpoint");
         assert_eq!(samples(&back), [(7, 1.5, 0.0)], "the pause is no step");
         let Some(TaskReport::Progress { sample }) = back.last() else {
             panic!("{back:?}");
         };
         assert_eq!(sample.workers, 3);
         let again = logged(&mut run, of(vec![metric("loss", 1.0, 21, 3)]), 3_000);
-        assert_eq!(starts(&again), [0_u64; 0], "no further change of size");
+        assert_eq!(again.len(), 1, "no further restart: {again:?}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(super) struct ProgressSeries {
     workers: u32,
     ps_shards: u32,
     is_ready: bool,
-    /// Whether the job's size has changed within this task, so that its steps may go back once.
+    /// Whether the workers have been started again within this task, so that steps may go back once.
     may_go_back: bool,
     pending: Option<PendingSample>,
     /// Step of the newest point.
@@ -159,9 +159,9 @@ impl ProgressSeries {
         self
     }
 
-    /// Follows a change of the job's size within this task. The next rate would include the restart
-    /// of the workers, so it is not reported.
-    pub(super) fn resize(&mut self, workers: u32) {
+    /// Follows a restart of the workers within this task. The next rate would include the restart,
+    /// so it is not reported.
+    pub(super) fn restart(&mut self, workers: u32) {
         self.workers = workers;
         self.may_go_back = true;
         self.last = None;
@@ -282,7 +282,7 @@ impl ProgressSeries {
         }
     }
 
-    /// Reports that the workers continue from an earlier step, if they do after a change of size.
+    /// Reports that the workers continue from an earlier step, if they do after their restart.
     /// Points that wait are of steps that are repeated.
     fn go_back(&mut self, step: u64, reports: &mut Vec<TaskReport>) {
         let is_earlier = self.newest_point.is_some_and(|newest| step <= newest);
@@ -290,9 +290,8 @@ impl ProgressSeries {
             self.may_go_back = false;
             self.pending = None;
             self.last = None;
-            self.is_first = false;
-            self.is_ready = false;
-            self.ready(step, reports);
+            let from_step = step.saturating_sub(1);
+            reports.push(TaskReport::WorkersRestarted { from_step });
         }
         self.newest_point = Some(step);
     }
