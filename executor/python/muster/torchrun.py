@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import os
 import pathlib
+import socket
 import sys
 import time
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
@@ -46,6 +48,8 @@ POLL_S = 0.05
 CONNECT_S = 2.0
 #: Longest wait for an answer of the store, in seconds.
 ANSWER_S = 60.0
+#: Time in which the store of the first worker must answer again, in seconds.
+PATIENCE_S = 10.0
 #: Time for which the first agent keeps the store after its end, for agents that look at it.
 LINGER_S = 0.3
 #: Exit code for the loss of another task of the job.
@@ -79,8 +83,8 @@ class Joined(NamedTuple):
 
     task_set: TaskSet
     attempt: int
-    #: Store of the agents in this rendezvous.
-    store: Store
+    #: Prefix of the keys of the agents in this rendezvous.
+    prefix: str
 
 
 class PeersFile:
@@ -119,8 +123,10 @@ class PeersFile:
 class Board:
     """Store at the first worker. Its loss ends this agent as the loss of a task."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, host: str, port: int, is_first: bool) -> None:
+        self._address = host, port
+        self.is_first = is_first
+        self.store: Store = serve(host, port) if is_first else connect(host, port)
 
     def has(self, keys: List[str]) -> bool:
         return bool(self._ask(lambda: self.store.check(keys)))
@@ -136,10 +142,18 @@ class Board:
         return str(self._ask(lambda: self.store.compare_set(key, expected, wanted)).decode())
 
     def _ask(self, question: Callable[[], Any]) -> Any:
+        """Asks once more on a new connection. An answer is late after a suspension of the job."""
         try:
             return question()
         except RuntimeError as error:
+            if self.is_first:
+                raise
             say(f"the first worker of the job does not answer: {error}")
+        try:
+            self.store = connect(*self._address, within_s=PATIENCE_S)
+            return question()
+        except RuntimeError as error:
+            say("the first worker of the job is lost")
             raise SystemExit(PEER_LOST) from error
 
 
@@ -157,7 +171,6 @@ class MusterRendezvous(RendezvousHandler):
         self._complete: Optional[TaskSet] = None
         self._board: Optional[Board] = None
         self._joined: Optional[Joined] = None
-        self._is_first = False
         #: Store of the worker processes, at the first agent.
         self._served: Optional[TCPStore] = None
 
@@ -200,7 +213,7 @@ class MusterRendezvous(RendezvousHandler):
         return 0 if waiting > 0 and self._has_finished() else waiting
 
     def shutdown(self) -> bool:
-        if self._is_first and self._board is not None:
+        if self._board is not None and self._board.is_first:
             self._board.set("closed")
             time.sleep(LINGER_S)
         return True
@@ -235,10 +248,10 @@ class MusterRendezvous(RendezvousHandler):
             )
         if "port" not in decision:
             return None
-        store = PrefixStore(f"{at}/agents", board.store)
-        self._joined = Joined(task_set, attempt, store)
+        self._joined = Joined(task_set, attempt, f"{at}/agents")
         say(f"revision {task_set.revision}: agent {rank} of {len(task_set.tasks)} starts its workers")
         info = RendezvousStoreInfo(decision["host"], int(decision["port"]))
+        store = PrefixStore(self._joined.prefix, board.store)
         return RendezvousInfo(store, rank, len(task_set.tasks), info)
 
     def _attempt(self, board: Board, revision: int) -> int:
@@ -275,7 +288,7 @@ class MusterRendezvous(RendezvousHandler):
         if attempt > self._restarts:
             return json.dumps({"failed": attempt})
         host, _ = split(task_set.addresses[0])
-        self._served = TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        self._served = serve(host, 0)
         # The node's daemon reads it. The former workers of all agents have ended.
         write(self._starts, {"revision": task_set.revision, "attempt": attempt, "workers": len(task_set.tasks)})
         return json.dumps({"host": host, "port": self._served.port})
@@ -297,8 +310,8 @@ class MusterRendezvous(RendezvousHandler):
 
     def _has_finished(self) -> bool:
         """Whether the workers of an agent have ended, which then meets no others."""
-        joined = self._joined
-        return joined is not None and Board(joined.store).has([EXIT_BARRIER])
+        joined, board = self._joined, self._board
+        return joined is not None and board is not None and board.has([f"{joined.prefix}/{EXIT_BARRIER}"])
 
     def _leave(self) -> None:
         """Ends this agent, because the first worker of the job has ended."""
@@ -310,23 +323,33 @@ class MusterRendezvous(RendezvousHandler):
     def _connected(self, task_set: TaskSet) -> Board:
         if self._board is None:
             host, port = split(task_set.addresses[0])
-            self._is_first = task_set.rank(self._task) == 0
-            if self._is_first:
-                store = TCPStore(host, port, is_master=True, wait_for_workers=False)
-            else:
-                store = connect(host, port)
-            store.set_timeout(datetime.timedelta(seconds=ANSWER_S))
-            self._board = Board(store)
+            self._board = Board(host, port, is_first=task_set.rank(self._task) == 0)
         return self._board
 
 
-def connect(host: str, port: int) -> TCPStore:
-    """Connects to the store of the first worker, which may start later."""
+def serve(host: str, port: int) -> TCPStore:
+    """Opens a store of this agent; port 0 chooses a free port."""
+    return TCPStore(host, port, is_master=True, wait_for_workers=False)
+
+
+def connect(host: str, port: int, within_s: float = math.inf) -> TCPStore:
+    """Connects to the store of the first worker, which may start later.
+
+    Raises :class:`RuntimeError` if this fails for `within_s` seconds.
+    """
+    until = time.monotonic() + within_s
     while True:
         try:
+            # A store that is not there yet would fill the log.
+            with socket.create_connection((host, port), timeout=CONNECT_S):
+                pass
             wait = datetime.timedelta(seconds=CONNECT_S)
-            return TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=wait)
-        except RuntimeError:
+            store = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=wait)
+            store.set_timeout(datetime.timedelta(seconds=ANSWER_S))
+            return store
+        except (OSError, RuntimeError) as error:
+            if time.monotonic() >= until:
+                raise RuntimeError(f"{host}:{port} does not answer: {error}") from error
             time.sleep(POLL_S)
 
 

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 try:
     from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError, RendezvousParameters
@@ -183,14 +184,26 @@ class Rendezvous(unittest.TestCase):
             late.result(LONGEST_S)
         self.assertEqual(ended.exception.code, 0)
 
+    def test_agent_asks_again_after_a_late_answer(self):
+        job = self.job
+        for task in "ab":
+            job.agent(task)
+        job.write(1, "ab")
+        job.meet("a", "b")
+        board = job.agents["b"]._board
+        late = unittest.mock.Mock(get=unittest.mock.Mock(side_effect=RuntimeError("wait timeout")))
+        board.store = late
+        self.assertEqual(self.waiting("b"), [0])
+        self.assertIsNot(board.store, late)
+
     def test_loss_of_the_first_worker_is_that_of_a_peer(self):
         job = self.job
         for task in "ab":
             job.agent(task)
         job.write(1, "ab")
         job.meet("a", "b")
-        job.agents["a"]._board = None
-        job.agents["a"]._joined = None
+        for kept in ("_board", "_joined", "_served"):
+            setattr(job.agents["a"], kept, None)
         with self.assertRaises(SystemExit) as ended:
             until(lambda: self.waiting("b") == [1])
         self.assertEqual(ended.exception.code, torchrun.PEER_LOST)
