@@ -161,11 +161,11 @@ async fn started(cluster: &TestCluster, job: JobId, world: u32, before: &[Start]
         .await;
     let starts = newest(cluster, job, world);
     let history = cluster.history(job).await;
-    let placed = history.iter().filter_map(|entry| match entry.event {
+    let mut placed = history.iter().filter_map(|entry| match entry.event {
         Event::JobPlaced { workers, .. } => Some((workers, entry.at)),
         _ => None,
     });
-    let at = placed.filter(|(workers, _)| *workers == world).last();
+    let at = placed.rfind(|(workers, _)| *workers == world);
     let (_, at) = at.expect("the change of size");
     let decided_ms = i64::try_from(at.unix_timestamp_nanos() / 1_000_000).expect("of this era");
     let steps_ms = starts.iter().map(|start| start.at_ms - decided_ms).max();
