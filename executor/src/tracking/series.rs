@@ -31,7 +31,7 @@ pub(super) struct ProgressSeries {
     workers: u32,
     ps_shards: u32,
     is_ready: bool,
-    /// Whether the workers have been started again within this task, so that steps may go back once.
+    /// Whether the workers were started again within this task, so that steps may go back once.
     may_go_back: bool,
     pending: Option<PendingSample>,
     /// Step of the newest point.
