@@ -150,6 +150,7 @@ impl From<&TaskReport> for Weight {
             TaskReport::Finished { .. } | TaskReport::Failed { .. } => Self::End,
             TaskReport::Listening { .. }
             | TaskReport::Ready { .. }
+            | TaskReport::WorkersRestarted { .. }
             | TaskReport::Suspended { .. }
             | TaskReport::Continued { .. }
             | TaskReport::Resized { .. }

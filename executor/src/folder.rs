@@ -36,6 +36,12 @@ impl NodeTaskFolder {
         TaskFile::large(self.0.join("peers.json"))
     }
 
+    /// Size of the present workers of an elastic launcher. The launcher of rank 0 writes it.
+    #[must_use]
+    pub fn rendezvous(&self) -> TaskFile {
+        TaskFile::new(self.0.join("rendezvous.json"))
+    }
+
     /// Number of the slice for which the task is suspended; present only while it is.
     #[must_use]
     pub fn standing(&self) -> TaskFile {

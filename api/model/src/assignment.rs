@@ -122,6 +122,11 @@ pub enum TaskReport {
     Ready {
         from_step: u64,
     },
+    /// By rank 0 of an elastic launcher: its new worker processes continue from this step. All
+    /// values after it that were reported before are of workers that were stopped.
+    WorkersRestarted {
+        from_step: u64,
+    },
     Progress {
         #[serde(with = "crate::progress::filled")]
         sample: Sample,

@@ -36,6 +36,8 @@ fn command_has_no_shards_steps_or_resize_in_place() {
     assert_eq!(spec.validate(), Ok(()));
     assert_eq!((spec.ps_shards().min, spec.ps_shards().max), (0, 0));
     assert_eq!((spec.max_steps(), spec.resizes_in_place()), (None, false));
+    let elastic = read("command: { elastic: torchrun }").expect("a document");
+    assert!(elastic.resizes_in_place(), "by its launcher");
     let spec = read("command: { steps: 40, parameter_servers: 2 }").expect("a document");
     assert_eq!(spec.validate(), Ok(()));
     assert_eq!((spec.ps_shards().min, spec.ps_shards().max), (2, 2));
@@ -83,6 +85,14 @@ fn every_broken_rule_names_its_field() {
         (
             "command: { parameter_servers: 65 }",
             "command.parameter_servers",
+        ),
+        (
+            "command: { elastic: torchrun, parameter_servers: 1 }",
+            "command.parameter_servers",
+        ),
+        (
+            "command: { elastic: torchrun, env: { PET_NNODES: '2' } }",
+            "command.env.PET_NNODES",
         ),
         ("stop: { steps: 5 }", "stop"),
         ("checkpoint: { every_steps: 5 }", "checkpoint.every_steps"),

@@ -54,4 +54,5 @@ mod slicing;
 mod studies;
 mod studies_killed;
 mod tenant_users;
+mod torchrun;
 mod verdicts;

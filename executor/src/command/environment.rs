@@ -7,9 +7,10 @@
 //! several GPUs runs `torchrun`, which reads `PET_*` and starts one process per GPU.
 
 use super::error::CommandError;
+use super::torchrun;
 use crate::folder::NodeTaskFolder;
 use muster_model::assignment::{Peer, Peers, TaskLaunch};
-use muster_model::spec::Command;
+use muster_model::spec::{Command, Elastic};
 use muster_model::task::Role;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -58,13 +59,17 @@ pub fn variables(
     let mut set = BTreeMap::new();
     let mut add = |name: &str, value: String| drop(set.insert(name.to_owned(), value));
     ours(launch, peers, paths, &mut add);
-    if let Role::Worker { .. } = launch.role {
-        let place = place(launch, peers)?;
-        torch(launch, &place, &mut add);
-        horovod(&place, &mut add);
+    if command.elastic == Some(Elastic::Torchrun) {
+        torchrun::agent(launch, peers, &mut add).ok_or(CommandError::Peers)?;
+    } else {
+        if let Role::Worker { .. } = launch.role {
+            let place = place(launch, peers)?;
+            torch(launch, &place, &mut add);
+            horovod(&place, &mut add);
+        }
+        mpi(paths, &mut add);
+        add("TF_CONFIG", tensorflow(launch, peers)?);
     }
-    mpi(paths, &mut add);
-    add("TF_CONFIG", tensorflow(launch, peers)?);
     set.extend(command.env.clone());
     // Appended, so that a package of the user precedes ours.
     let theirs = set.remove("PYTHONPATH").or(paths.inherited_python.clone());
@@ -359,6 +364,37 @@ pub(super) mod tests {
             !set.contains_key("RANK"),
             "it is no member of torch's group"
         );
+    }
+
+    #[test]
+    fn elastic_agent_finds_the_rendezvous_of_its_job() {
+        let mut launch = launch(4, 2);
+        launch.spec.scale.workers = muster_model::spec::Range { min: 1, max: 8 };
+        let command = launch.spec.command.as_mut().expect("a command");
+        command.elastic = Some(Elastic::Torchrun);
+        let set = of(&launch, &peers(&["h0:10", "h1:11", "h2:12"], &[]));
+        for (name, value) in [
+            ("PET_NNODES", "1:8"),
+            ("PET_NPROC_PER_NODE", "4"),
+            ("PET_RDZV_BACKEND", "muster"),
+            ("PET_RDZV_ENDPOINT", "h2:12"),
+            ("PET_RDZV_ID", "00000000-0000-7000-8000-0000000000ff"),
+            ("PET_RDZV_CONF", "restarts=3"),
+            ("PET_MAX_RESTARTS", "100000"),
+            ("TORCH_ELASTIC_WORKER_IDENTICAL", "1"),
+        ] {
+            assert_eq!(set.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        // They would be wrong after a change of size.
+        for name in [
+            "RANK",
+            "WORLD_SIZE",
+            "MASTER_ADDR",
+            "PET_NODE_RANK",
+            "TF_CONFIG",
+        ] {
+            assert!(!set.contains_key(name), "{name}");
+        }
     }
 
     #[test]

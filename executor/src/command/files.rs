@@ -6,6 +6,7 @@ use super::environment::{Paths, split};
 use super::error::CommandError;
 use super::git;
 use super::keep;
+use super::torchrun;
 use crate::folder::NodeTaskFolder;
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::spec::Command;
@@ -22,13 +23,14 @@ macro_rules! module {
 }
 
 /// Muster's Python package of this release, without its client: a task has no token of a user.
-const PACKAGE: [(&str, &str); 7] = [
+const PACKAGE: [(&str, &str); 8] = [
     module!("__init__.py"),
     module!("_context.py"),
     module!("_ranks.py"),
     module!("elastic.py"),
     module!("lightning.py"),
     module!("optuna.py"),
+    module!("torchrun.py"),
     module!("transformers.py"),
 ];
 
@@ -45,6 +47,9 @@ pub(super) fn lay_out(
     for (name, text) in PACKAGE {
         let path = package.join(name);
         fs::write(&path, text).map_err(CommandError::write(&path))?;
+    }
+    if command.elastic.is_some() {
+        write_entry_point(&paths.python)?;
     }
     if paths.work != NodeTaskFolder::at(&paths.task).work() {
         return if paths.work.is_dir() {
@@ -74,6 +79,17 @@ pub(super) fn lay_out(
         }
     }
     keep::link(paths, command)
+}
+
+/// Writes the description of a distribution beside the Python package.
+fn write_entry_point(python: &Path) -> Result<(), CommandError> {
+    let folder = python.join(torchrun::DISTRIBUTION);
+    make(&folder)?;
+    for (name, text) in torchrun::DISTRIBUTION_FILES {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(CommandError::write(&path))?;
+    }
+    Ok(())
 }
 
 fn make(folder: &Path) -> Result<(), CommandError> {

@@ -22,6 +22,7 @@ mod origin;
 mod port;
 mod python;
 mod secrets;
+mod torchrun;
 
 #[cfg(test)]
 pub(crate) use environment::tests::test_launch;
@@ -44,7 +45,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// Poll interval of `peers.json`, which changes once: when the last peer has reserved its port.
+/// Poll interval of `peers.json`, until the last peer has reserved its port.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Arguments that the shim passes to every task.
@@ -214,7 +215,10 @@ fn with_own(mut peers: Peers, launch: &TaskLaunch, address: &str) -> Peers {
 
 fn is_complete(peers: &Peers, launch: &TaskLaunch) -> bool {
     let mut all = peers.workers.iter().chain(&peers.ps_shards);
-    peers.revision == launch.revision
+    // The task set of an elastic launcher may have changed again since this task was planned.
+    let is_elastic = launch.spec.resizes_in_place();
+    let is_newer = is_elastic && peers.revision > launch.revision;
+    (is_newer || peers.revision == launch.revision)
         && all.clone().any(|peer| peer.task_id == launch.task_id)
         && all.all(|peer| peer.address.is_some())
 }

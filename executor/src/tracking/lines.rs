@@ -97,7 +97,7 @@ impl MetricLineReader {
         });
         Self {
             events: folder.events(),
-            run: MlflowRun::new(series),
+            run: MlflowRun::new(series).following(launch, folder),
             line: Vec::new(),
             is_longer: false,
             wrong: 0,

@@ -22,6 +22,7 @@ mod run;
 mod secrets;
 mod series;
 mod server;
+mod starts;
 mod tensorboard;
 mod tracked;
 

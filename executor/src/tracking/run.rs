@@ -8,8 +8,10 @@ use super::buffer::MetricBuffer;
 use super::message::{LogBatch, LogSource, LoggedMetric, Malformed};
 use super::metric::{Meaning, meaning};
 use super::series::{LoggedStep, ProgressSeries};
+use super::starts::WorkerStarts;
 use super::tensorboard::ClaimedNames;
-use muster_model::assignment::TaskReport;
+use crate::folder::NodeTaskFolder;
+use muster_model::assignment::{TaskLaunch, TaskReport};
 use std::collections::BTreeMap;
 
 /// Maximum number of different keys of a run, per kind.
@@ -20,6 +22,8 @@ const MOST_KEYS: usize = 1_000;
 pub(super) struct MlflowRun {
     /// Only for rank 0.
     series: Option<ProgressSeries>,
+    /// Starts of the workers, if the launcher restarts them within the task.
+    starts: Option<WorkerStarts>,
     /// All metrics of rank 0; empty for other ranks.
     buffer: MetricBuffer,
     beat: StepHeartbeat,
@@ -38,6 +42,7 @@ impl MlflowRun {
     pub(super) fn new(series: Option<ProgressSeries>) -> Self {
         Self {
             series,
+            starts: None,
             buffer: MetricBuffer::default(),
             beat: StepHeartbeat::default(),
             claimed_by_events: ClaimedNames::default(),
@@ -48,6 +53,12 @@ impl MlflowRun {
             name: None,
             end_ms: None,
         }
+    }
+
+    /// Follows restarts of the workers within the task, if the launcher of the job is elastic.
+    pub(super) fn following(mut self, launch: &TaskLaunch, folder: &NodeTaskFolder) -> Self {
+        self.starts = WorkerStarts::of(launch, folder);
+        self
     }
 
     /// Stores logged values after `write` has accepted the resulting reports. If `write` fails,
@@ -69,8 +80,17 @@ impl MlflowRun {
         has_room(&self.tags, batch.tags.iter().map(|(key, _)| key))?;
         let mut beat = self.beat.clone();
         beat.take(&batch.metrics);
+        let restarted = self.starts.as_mut().and_then(WorkerStarts::newest);
+        if let (Some(workers), Some(series)) = (restarted, &mut self.series) {
+            series.restart(workers);
+        }
         let mut series = self.series.clone();
         let mut reports = Vec::new();
+        // Values of the former workers precede the report of the restart.
+        let mut reported = restarted.map(|_| self.buffer.clone());
+        if let Some(former) = &mut reported {
+            reports.extend(former.flush(now_ms, true));
+        }
         let mut steps: Vec<(&LoggedMetric, LoggedStep)> = Vec::new();
         if let Some(next) = &mut series {
             for (key, value) in &batch.params {
@@ -93,9 +113,9 @@ impl MlflowRun {
             reports.extend(next.flush(now_ms, false));
         }
         // The buffer is large, so it is cloned only for a report.
-        let is_due = self.buffer.is_due(now_ms);
-        let mut reported = is_due.then(|| self.buffer.clone());
-        if let Some(next) = &mut reported {
+        let is_due = reported.is_none() && self.buffer.is_due(now_ms);
+        reported = reported.or_else(|| is_due.then(|| self.buffer.clone()));
+        if let Some(next) = reported.as_mut().filter(|_| is_due) {
             steps
                 .drain(..)
                 .for_each(|(metric, at)| next.take(metric, at));
@@ -254,6 +274,24 @@ mod tests {
         let later = logged(&mut run, of(vec![metric("loss", 1.0, 12, 51)]), 2_000);
         assert_eq!(samples(&later), [(51, 1.0, 5.0)]);
         assert_eq!(later.len(), 1, "it is ready once");
+    }
+
+    #[test]
+    fn steps_go_back_once_after_a_restart_of_the_workers() {
+        let mut run = chief(true);
+        logged(&mut run, of(vec![metric("loss", 2.0, 10, 5)]), 0);
+        logged(&mut run, of(vec![metric("loss", 2.0, 12, 9)]), 1_000);
+        run.series.as_mut().expect("of rank 0").restart(3);
+        let back = logged(&mut run, of(vec![metric("loss", 1.5, 20, 7)]), 2_000);
+        let restarted = TaskReport::WorkersRestarted { from_step: 6 };
+        assert_eq!(back[0], restarted, "it continues from a checkpoint");
+        assert_eq!(samples(&back), [(7, 1.5, 0.0)], "the pause is no step");
+        let Some(TaskReport::Progress { sample }) = back.last() else {
+            panic!("{back:?}");
+        };
+        assert_eq!(sample.workers, 3);
+        let again = logged(&mut run, of(vec![metric("loss", 1.0, 21, 3)]), 3_000);
+        assert_eq!(again.len(), 1, "no further restart: {again:?}");
     }
 
     #[test]

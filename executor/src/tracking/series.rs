@@ -31,7 +31,11 @@ pub(super) struct ProgressSeries {
     workers: u32,
     ps_shards: u32,
     is_ready: bool,
+    /// Whether the workers were started again within this task, so that steps may go back once.
+    may_go_back: bool,
     pending: Option<PendingSample>,
+    /// Step of the newest point.
+    newest_point: Option<u64>,
     /// Step and time of the newest point in the last sample.
     last: Option<(u64, i64)>,
     told_ms: Option<u64>,
@@ -131,7 +135,9 @@ impl ProgressSeries {
             workers,
             ps_shards,
             is_ready: told.is_ready,
+            may_go_back: false,
             pending: None,
+            newest_point: told.newest_step,
             last: None,
             told_ms: None,
             newest: None,
@@ -151,6 +157,14 @@ impl ProgressSeries {
     pub(super) fn with_objectives(mut self, names: &BTreeSet<String>) -> Self {
         self.objectives = ObjectiveSeries::new(names);
         self
+    }
+
+    /// Follows a restart of the workers within this task. The next rate would include the restart,
+    /// so it is not reported.
+    pub(super) fn restart(&mut self, workers: u32) {
+        self.workers = workers;
+        self.may_go_back = true;
+        self.last = None;
     }
 
     /// Adds a parameter, which the next flush reports.
@@ -189,7 +203,10 @@ impl ProgressSeries {
             return logged_step;
         }
         match means {
-            Meaning::TrainLoss => self.point(step, metric.timestamp_ms, value),
+            Meaning::TrainLoss => {
+                self.go_back(step, reports);
+                self.point(step, metric.timestamp_ms, value);
+            }
             Meaning::TrainAccuracy => self.accuracy = Some(value),
             Meaning::Epoch => self.epoch = value.clamp(0.0, 1e9),
             Meaning::ExamplesPerSecond => self.examples_per_s = Some(value.max(0.0)),
@@ -263,6 +280,20 @@ impl ProgressSeries {
         } else {
             self.held = Some(evaluation);
         }
+    }
+
+    /// Reports that the workers continue from an earlier step, if they do after their restart.
+    /// Points that wait are of steps that are repeated.
+    fn go_back(&mut self, step: u64, reports: &mut Vec<TaskReport>) {
+        let is_earlier = self.newest_point.is_some_and(|newest| step <= newest);
+        if self.may_go_back && is_earlier {
+            self.may_go_back = false;
+            self.pending = None;
+            self.last = None;
+            let from_step = step.saturating_sub(1);
+            reports.push(TaskReport::WorkersRestarted { from_step });
+        }
+        self.newest_point = Some(step);
     }
 
     /// Reports the start before the first number. Later steps of an earlier revision are thereby

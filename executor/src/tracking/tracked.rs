@@ -134,7 +134,7 @@ impl TrackedRuns {
 impl TrackedTask {
     /// Returns the state of a task that has logged nothing by this daemon.
     pub(super) fn begin(launch: &TaskLaunch, folder: &NodeTaskFolder) -> Result<Self, MlflowError> {
-        let mut run = MlflowRun::new(series(launch, folder)?);
+        let mut run = MlflowRun::new(series(launch, folder)?).following(launch, folder);
         // Before the first request, which may be for a name of an event file.
         run.claimed_by_events = claimed_names(folder);
         Ok(Self {

@@ -1,9 +1,10 @@
 //! Resizes in place: which tasks stay, join and leave, and when a restart is needed after all.
 
 use crate::scene::{Scene, gone, stops, tenant};
-use muster_core::snapshot::SnapshotTenant;
+use muster_core::snapshot::{ReportedCheckpoint, SnapshotTenant};
 use muster_core::{Action, RoundPlan};
 use muster_model::job::{JobPhase, JobState};
+use muster_model::spec::{AllowedPreemption, Ends, Range};
 use muster_model::task::{Outcome, Role, TaskState};
 
 /// Returns the numbers of leaving and joining tasks of the only resize of a plan.
@@ -93,6 +94,74 @@ fn lost_worker_is_dropped_and_replaced_later() {
     assert_eq!((stops(&plan), resize(&plan)), (0, (0, 1)), "{plan:#?}");
     let ranks: Vec<Role> = scene.find("a").tasks.iter().map(|task| task.role).collect();
     assert!(ranks.contains(&rank_2), "the gap is filled: {ranks:?}");
+}
+
+/// Makes the workers of a job agents of `torchrun`, with a checkpoint reported just now.
+fn elastic_program(mut scene: Scene) -> Scene {
+    let now_ms = scene.snapshot.now_ms;
+    let job = scene.find("a");
+    job.command = Some(Ends::AllWorkers);
+    job.reported = Some(ReportedCheckpoint {
+        step: 100,
+        at_ms: now_ms,
+    });
+    scene
+}
+
+#[test]
+fn elastic_program_changes_size_without_a_stop() {
+    let mut scene = elastic_program(running(4));
+    scene.find("a").workers = Range { min: 1, max: 3 };
+    let plan = scene.round();
+    assert_eq!((stops(&plan), resize(&plan)), (0, (1, 0)), "{plan:#?}");
+    scene.settle();
+    scene.later(120_000);
+    scene.find("a").workers = Range { min: 4, max: 4 };
+    let plan = scene.round();
+    assert_eq!((stops(&plan), resize(&plan)), (0, (0, 1)), "{plan:#?}");
+}
+
+#[test]
+fn elastic_program_without_a_checkpoint_keeps_its_size() {
+    let mut scene = elastic_program(running(4));
+    scene.find("a").reported = None;
+    scene.job("b").workers(1, 1);
+    let plan = scene.round();
+    assert_eq!(scene.workers("a"), 4, "{plan:#?}");
+    assert_eq!(scene.phase("b"), JobPhase::Queued);
+}
+
+/// The workers restart from their checkpoint, so the document's rule for stops holds.
+#[test]
+fn protected_elastic_program_makes_no_room() {
+    let shrinks = |is_protected: bool| {
+        let mut scene = elastic_program(running(4));
+        if is_protected {
+            scene.find("a").preemption.allowed = AllowedPreemption::Suspend;
+        }
+        scene.job("b").workers(1, 1);
+        scene.round();
+        scene.workers("a") < 4
+    };
+    assert_eq!((shrinks(false), shrinks(true)), (true, false));
+}
+
+#[test]
+fn elastic_program_continues_without_a_lost_worker() {
+    let mut scene = elastic_program(running(4));
+    scene.task("a", Role::Worker { rank: 2 }).state = gone(Outcome::signalled(9));
+    let plan = scene.round();
+    assert_eq!((stops(&plan), resize(&plan)), (0, (1, 0)), "{plan:#?}");
+}
+
+/// The agent of a worker that has ended well does not meet the others again.
+#[test]
+fn partly_done_elastic_program_restarts_after_a_loss() {
+    let mut scene = elastic_program(running(4));
+    scene.task("a", Role::Worker { rank: 1 }).state = gone(Outcome::exited(0));
+    scene.task("a", Role::Worker { rank: 2 }).state = gone(Outcome::signalled(9));
+    let plan = scene.round();
+    assert_eq!(stops(&plan), 1, "{plan:#?}");
 }
 
 /// Two shards, each with a replica of the other. One is killed. The job continues and gets another

@@ -2261,6 +2261,7 @@ export interface components {
              */
             check?: string[];
             code?: components["schemas"]["Code"] | null;
+            elastic?: components["schemas"]["Elastic"] | null;
             /** @description Which processes must end before the job has succeeded. */
             ends?: components["schemas"]["Ends"];
             /**
@@ -2278,6 +2279,23 @@ export interface components {
                 [key: string]: string;
             };
             git?: components["schemas"]["GitSource"] | null;
+            /**
+             * @description Files and folders of the task's working folder that are kept as artifacts. They are links
+             *     into `$MUSTER_OUTPUT_DIR`. A name with `/` at its end, or without an extension, is a folder.
+             *     At most 32.
+             */
+            keep?: string[];
+            /**
+             * @description Metrics that are read from lines that worker 0 prints: for each name a regular expression,
+             *     whose first group is the number. An empty one finds `NAME: NUMBER` and `NAME=NUMBER` in any
+             *     case. The name `step` finds the step of the values. At most 32, of at most 512 bytes.
+             * @example {
+             *       "loss": "Loss: ([0-9.]+)"
+             *     }
+             */
+            metrics?: {
+                [key: string]: string;
+            };
             /**
              * @description Files and folders of the task's working folder that are kept as artifacts. They are links
              *     into `$MUSTER_OUTPUT_DIR`. A name with `/` at its end, or without an extension, is a folder.
@@ -2598,6 +2616,11 @@ export interface components {
             kind: "unable";
             why: string;
         };
+        /**
+         * @description Launcher of a program that changes the number of its workers by itself.
+         * @enum {string}
+         */
+        Elastic: "torchrun";
         /**
          * @description Which processes must end before a job with a command has succeeded.
          * @enum {string}

@@ -84,6 +84,10 @@ pub struct Command {
     /// Which processes must end before the job has succeeded.
     #[serde(default, skip_serializing_if = "Ends::is_with_all")]
     pub ends: Ends,
+    /// Launcher that restarts the worker processes when the number of workers changes. The launcher
+    /// itself and its pod or container continue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elastic: Option<Elastic>,
     /// Number of processes that only hold parameters, as in TensorFlow's `ParameterServerStrategy`.
     /// They run the same program without a GPU and are stopped once all workers have ended. 0 to
     /// 64.
@@ -124,6 +128,15 @@ pub enum Ends {
     FirstWorker,
 }
 
+/// Launcher of a program that changes the number of its workers by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Elastic {
+    /// `argv` starts an agent of `torchrun`. Its rendezvous is the task set of the job.
+    Torchrun,
+}
+
 impl Ends {
     fn is_with_all(&self) -> bool {
         *self == Self::AllWorkers
@@ -141,6 +154,19 @@ pub const RESERVED: [&str; 8] = [
     "RANK",
     "TF_CONFIG",
     "WORLD_SIZE",
+];
+
+/// Variables by which a `torchrun` agent finds its rendezvous. With `elastic` a document must not
+/// set them.
+pub const RESERVED_OF_TORCHRUN: [&str; 8] = [
+    "PET_MASTER_ADDR",
+    "PET_MASTER_PORT",
+    "PET_NNODES",
+    "PET_NODE_RANK",
+    "PET_RDZV_BACKEND",
+    "PET_RDZV_CONF",
+    "PET_RDZV_ENDPOINT",
+    "PET_RDZV_ID",
 ];
 
 impl Command {

@@ -29,7 +29,7 @@ pub use array::ArrayMember;
 pub use code::{
     CODE_FOLDER, Code, GitSource, LockFile, PythonEnvironment, code_folder, code_object, is_sha256,
 };
-pub use command::{Command, Ends, KeptPath, RESERVED};
+pub use command::{Command, Elastic, Ends, KeptPath, RESERVED, RESERVED_OF_TORCHRUN};
 pub use compression::{
     CodecConfig, Codecs, Compression, HalfFormat, LayerCodec, Norm, Rounding, TernScale,
 };
@@ -386,11 +386,12 @@ impl JobSpec {
     }
 
     /// Whether its tasks, except the coordinator, can continue while others join or leave. This
-    /// holds for all jobs of the built-in engine. A command restarts at its new size, as under
-    /// torchrun.
+    /// holds for all jobs of the built-in engine, and for agents of a command with `elastic`. Every
+    /// other command restarts at its new size.
     #[must_use]
     pub fn resizes_in_place(&self) -> bool {
-        self.command.is_none()
+        let command = self.command.as_ref();
+        command.is_none_or(|command| command.elastic.is_some())
     }
 
     /// Whether its workers can be suspended. The kernel stops the processes of a command. Engine

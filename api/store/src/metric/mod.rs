@@ -19,6 +19,21 @@ use muster_model::id::JobId;
 use muster_model::metric::MAX_BUCKETS;
 use sqlx::PgConnection;
 
+/// Records that the workers of a job repeat steps within their task. The next values of each series
+/// then replace older ones, as in a new revision.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub(crate) async fn restart(conn: &mut PgConnection, job: JobId) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update metric_series set revision = 0 where job_id = $1",
+        job.0
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// Doubles the width of a series' buckets until there are at most [`MAX_BUCKETS`]. Steps far apart
 /// need many doublings, so these are counted first and the rows are written once.
 async fn widen(conn: &mut PgConnection, job: JobId, series: u32) -> Result<(), StoreError> {

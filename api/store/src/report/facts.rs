@@ -23,7 +23,8 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 
 /// Records new lines. Consecutive samples are written together, but never across a line that may
-/// rewind the series. Metrics do not depend on other lines, so all are written together.
+/// rewind the series. Metrics are written together too, but not across a restart of the workers
+/// within their task.
 pub(super) async fn facts(
     conn: &mut PgConnection,
     known: &mut ReportedTask,
@@ -48,6 +49,14 @@ pub(super) async fn facts(
                     progress::started(conn, job, from_step, now).await?;
                 }
                 fact(conn, known, *at, &TaskReport::Ready { from_step }, sum).await?;
+            }
+            TaskReport::WorkersRestarted { from_step } => {
+                flush(conn, known, &mut samples, sum).await?;
+                metrics(conn, known, &points, sum).await?;
+                points.clear();
+                let from_step = progress::begins(conn, job, *from_step).await?;
+                let report = TaskReport::WorkersRestarted { from_step };
+                fact(conn, known, *at, &report, sum).await?;
             }
             other => fact(conn, known, *at, other, sum).await?,
         }
@@ -170,6 +179,17 @@ async fn fact(
                 progress::rewind(conn, job, revision, *from_step).await?;
             }
             (is_chief && *from_step > 0).then_some(Event::Resumed {
+                from_step: *from_step,
+            })
+        }
+        TaskReport::WorkersRestarted { from_step } => {
+            if task.role != (Role::Worker { rank: 0 }) {
+                return Ok(());
+            }
+            // The former workers have reported under this revision too.
+            progress::rewind(conn, job, revision + 1, *from_step).await?;
+            metric::restart(conn, job).await?;
+            Some(Event::Resumed {
                 from_step: *from_step,
             })
         }

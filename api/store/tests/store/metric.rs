@@ -1,6 +1,6 @@
 //! Metrics of users' programs: buckets, restarts, the limit of names, and tenants.
 
-use crate::world::{World, at, gone, stop};
+use crate::world::{World, at, gone, sample, stop};
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::event::Event;
 use muster_model::id::{JobId, TaskId};
@@ -10,7 +10,7 @@ use muster_model::plan::Action;
 use muster_model::view::{MetricSeriesView, MetricView};
 use muster_store::event::EventFilter;
 use muster_store::report::{NodeReport, TaskEvents};
-use muster_store::{event, metric, pool};
+use muster_store::{event, metric, pool, progress};
 
 fn point(name: &str, step: u64, value: f64) -> MetricPoint {
     MetricPoint {
@@ -118,6 +118,41 @@ async fn points_are_stored_once_by_name_and_step() -> anyhow::Result<()> {
     assert_eq!(means(&found), [(7, 0.5, 1), (8, 3.0, 4)]);
     let newest = &found.points[1];
     assert_eq!((newest.last, newest.min, newest.max), (6.0, 1.0, 6.0));
+    Ok(())
+}
+
+/// The former workers of an elastic launcher report under the same revision as the new ones.
+#[tokio::test]
+async fn restarted_workers_replace_values_of_the_former() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, chief, _) = running(&world).await?;
+    let loss = |step: u64, value: f64| TaskReport::Progress {
+        sample: sample(step, 0.5, value, 10.0),
+    };
+    let [f1] = told([
+        point("f1", 1, 0.1),
+        point("f1", 20, 0.2),
+        point("f1", 30, 0.3),
+    ]);
+    let former = [
+        TaskReport::Ready { from_step: 0 },
+        loss(1, 2.0),
+        loss(20, 1.0),
+        loss(30, 0.5),
+        f1,
+        TaskReport::WorkersRestarted { from_step: 19 },
+        loss(22, 0.9),
+    ];
+    world.tell(chief, 1, 0, &former).await?;
+    world
+        .tell(chief, 1, 7, &told([point("f1", 20, 0.4)]))
+        .await?;
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let samples = progress::samples(&mut tx, job, None, 100).await?;
+    let steps: Vec<u64> = samples.iter().map(|(_, sample)| sample.step).collect();
+    assert_eq!(steps, [1, 22]);
+    let f1 = series(&world, job, "f1").await?;
+    assert_eq!(means(&f1), [(1, 0.1, 1), (20, 0.4, 1)]);
     Ok(())
 }
 

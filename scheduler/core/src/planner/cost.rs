@@ -106,9 +106,11 @@ pub(crate) fn restart_cost_factor(live: &PlannedJob<'_>, policy: &Policy, now_ms
     (2.0 * rest_ms as f64 / ran_ms.max(1) as f64).clamp(1.0, 2.0)
 }
 
-/// Cooldown in milliseconds, so long that the next resize costs at most `resize_share` of it.
+/// Cooldown in milliseconds, so long that the next resize costs at most `resize_share` of it. The
+/// workers of an elastic launcher restart from their checkpoint, so their resize counts as a
+/// restart.
 pub(crate) fn cooldown_ms(live: &PlannedJob<'_>, policy: &Policy) -> u64 {
-    if live.job.in_place {
+    if live.job.trains_on() {
         amortised_ms(policy, seconds_of(policy.in_place_cost_ms))
     } else {
         restart_cooldown_ms(live, policy)

@@ -66,8 +66,8 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
                 // A restart outside of the range needs a place for the whole job, which no policy
                 // reserves.
                 let is_stuck = !live.job.in_place && is_outside(live);
-                // Any change would be a stop.
-                let must_stay = !live.job.in_place && !may_make_room(live.job, round.now_ms);
+                // Any change would stop its workers.
+                let must_stay = !live.job.trains_on() && !may_make_room(live.job, round.now_ms);
                 live.scheduling_state == SchedulingState::Running
                     && (!settled
                         || is_partly_done
@@ -380,7 +380,7 @@ impl<'w, 'a> PolicyGuard<'w, 'a> {
         let live = &self.round.jobs[self.round.members[member]];
         let may_stop = may_make_room(live.job, self.round.now_ms);
         // A restart would lose all of its work.
-        let may_shrink = is_larger && !begins_anew(live) && (may_stop || live.job.in_place);
+        let may_shrink = is_larger && !begins_anew(live) && (may_stop || live.job.trains_on());
         self.held[member] && (job.priority < priority && may_stop || may_shrink)
     }
 

@@ -137,7 +137,7 @@ fn displacement(
         &round.jobs[round.members[member]],
     );
     let gets = gpus_of(decision.holds(&round.problem, member));
-    let restarts = gets > 0 && !live.job.in_place;
+    let restarts = gets > 0 && !live.job.trains_on();
     // Such a job changes for its own sake, for example from two nodes to one.
     if restarts && gains(round, decision, member) {
         return None;

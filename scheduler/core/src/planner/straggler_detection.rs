@@ -179,7 +179,7 @@ fn silence_ms(
 ) -> i64 {
     let node = nodes.iter().find(|node| node.id == task.node);
     let until_ms = node.and_then(|node| node.seen_ms).unwrap_or(now_ms);
-    let since_ms = pace.heard_ms.max(job.slice_began_ms());
+    let since_ms = pace.heard_ms.max(job.workers_began_ms());
     until_ms.min(now_ms).saturating_sub(since_ms)
 }
 
@@ -273,7 +273,8 @@ fn slow<'j>(
     now_ms: i64,
 ) -> Vec<SuspectRank<'j>> {
     let rates = ranks.iter().filter(|(_, pace)| {
-        pace.heard_ms > job.slice_began_ms() && now_ms.saturating_sub(pace.heard_ms) < 2 * SILENT_MS
+        pace.heard_ms > job.workers_began_ms()
+            && now_ms.saturating_sub(pace.heard_ms) < 2 * SILENT_MS
     });
     let rates: Vec<(&SnapshotTask, f64)> = rates
         .filter_map(|(task, pace)| Some((*task, 1_000.0 / pace.own_ms?)))

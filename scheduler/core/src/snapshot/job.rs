@@ -386,6 +386,29 @@ impl SnapshotJob {
         self.turned_ms.map_or(since_ms, |ms| ms.max(since_ms))
     }
 
+    /// Time since which its workers can have reported, Unix ms: the begin of the slice, and for an
+    /// elastic launcher the newest resize, at which it restarts its workers.
+    #[must_use]
+    pub fn workers_began_ms(&self) -> i64 {
+        let began_ms = self.slice_began_ms();
+        let resized_ms = self.placed_ms.filter(|_| self.restarts_in_place());
+        resized_ms.map_or(began_ms, |ms| ms.max(began_ms))
+    }
+
+    /// Whether a resize in place leaves the remaining workers training. Only the built-in engine
+    /// does that.
+    #[must_use]
+    pub fn trains_on(&self) -> bool {
+        self.in_place && self.command.is_none()
+    }
+
+    /// Whether the tasks of a program continue at a resize, while their launcher restarts the
+    /// workers from the program's checkpoint.
+    #[must_use]
+    pub fn restarts_in_place(&self) -> bool {
+        self.in_place && self.command.is_some()
+    }
+
     /// GPUs that the tasks hold.
     #[must_use]
     pub fn held_gpus(&self) -> u32 {

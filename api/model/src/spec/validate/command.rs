@@ -6,7 +6,9 @@ use super::pod::parts_are_right;
 use super::{checkpoints, secrets};
 use crate::metric::{NAME_RULE, is_name};
 use crate::spec::output_metrics;
-use crate::spec::{Command, EvaluationPolicy, Exchange, JobSpec, KeptPath, Stop, is_sha256};
+use crate::spec::{
+    Command, EvaluationPolicy, Exchange, JobSpec, KeptPath, RESERVED_OF_TORCHRUN, Stop, is_sha256,
+};
 use std::collections::BTreeSet;
 
 const MOST_ARGUMENTS: usize = 256;
@@ -105,6 +107,7 @@ impl JobSpec {
             command.parameter_servers <= 64,
             "0 to 64",
         );
+        check_elastic(errors, command);
         let bytes = serde_json::to_string(command).map_or(0, |text| text.len());
         let processes = u64::from(self.scale.workers.max) + u64::from(command.parameter_servers);
         errors.check(
@@ -175,6 +178,27 @@ fn check_arguments(errors: &mut Errors, field: &str, argv: &[String], fewest: us
             &"with a NUL",
             !argument.contains('\0'),
             "an argument without NUL bytes",
+        );
+    }
+}
+
+/// Checks that nothing of the document contradicts the rendezvous of `torchrun`.
+fn check_elastic(errors: &mut Errors, command: &Command) {
+    if command.elastic.is_none() {
+        return;
+    }
+    errors.check(
+        "command.parameter_servers",
+        &command.parameter_servers,
+        command.parameter_servers == 0,
+        "0 beside elastic: torchrun knows no parameter servers",
+    );
+    for name in RESERVED_OF_TORCHRUN {
+        errors.check(
+            &format!("command.env.{name}"),
+            &"given beside elastic",
+            !command.env.contains_key(name),
+            "left out: Muster is the rendezvous of torchrun and sets it",
         );
     }
 }

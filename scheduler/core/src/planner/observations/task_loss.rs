@@ -35,7 +35,13 @@ impl ObservationContext<'_> {
             .filter(|task| matches!(task.role, Role::Worker { .. }) && !task.state.is_released());
         let left = u32::try_from(workers.count()).unwrap_or(u32::MAX);
         let enough = left >= job.workers.min.max(1) && job.may_have(left);
-        let able = job.in_place && job.state == JobState::Running;
+        // Workers of a program that have ended well will not meet the others again.
+        let some_are_done = job.restarts_in_place()
+            && job
+                .tasks
+                .iter()
+                .any(|task| task.state.is_released() && !lost.contains(&task));
+        let able = job.in_place && job.state == JobState::Running && !some_are_done;
         if !able || !enough || !expendable {
             return None;
         }

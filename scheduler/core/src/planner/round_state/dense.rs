@@ -47,7 +47,7 @@ impl RoundState<'_> {
                 .map(seconds),
             held_s,
             restarts: u32::try_from(live.revision.saturating_sub(1)).unwrap_or(u32::MAX),
-            restart_s: if job.in_place {
+            restart_s: if job.trains_on() {
                 seconds_of(self.policy.in_place_cost_ms)
             } else {
                 // A mean of few restarts may be too low by chance, so the configured cost is the
