@@ -2297,23 +2297,6 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description Files and folders of the task's working folder that are kept as artifacts. They are links
-             *     into `$MUSTER_OUTPUT_DIR`. A name with `/` at its end, or without an extension, is a folder.
-             *     At most 32.
-             */
-            keep?: string[];
-            /**
-             * @description Metrics that are read from lines that worker 0 prints: for each name a regular expression,
-             *     whose first group is the number. An empty one finds `NAME: NUMBER` and `NAME=NUMBER` in any
-             *     case. The name `step` finds the step of the values. At most 32, of at most 512 bytes.
-             * @example {
-             *       "loss": "Loss: ([0-9.]+)"
-             *     }
-             */
-            metrics?: {
-                [key: string]: string;
-            };
-            /**
              * Format: int32
              * @description Number of processes that only hold parameters, as in TensorFlow's `ParameterServerStrategy`.
              *     They run the same program without a GPU and are stopped once all workers have ended. 0 to
@@ -3282,7 +3265,8 @@ export interface components {
         IdleFinding: {
             /**
              * Format: int64
-             * @description Milliseconds of idleness after which the interactive job ends; absent for other jobs.
+             * @description Milliseconds of idleness after which the interactive job ends; absent for other jobs, and
+             *     while the use of GPUs is unknown.
              */
             ends_after_ms?: number | null;
             /**
@@ -3327,6 +3311,11 @@ export interface components {
              * @description Time of the last output.
              */
             output_ms?: number | null;
+            /**
+             * Format: int64
+             * @description Time of the newest report, up to which the task was idle.
+             */
+            reported_ms?: number;
             /**
              * Format: int64
              * @description Time at which a remote session last carried data.
