@@ -144,7 +144,9 @@ impl EventFile {
         most_bytes: u64,
         pass: &mut EventPass,
     ) {
-        let folder = name.rsplit_once('/').map(|(folder, _)| folder);
+        let folder = name
+            .rsplit_once('/')
+            .and_then(|(folder, _)| below_run(folder));
         let mut left = most_bytes;
         loop {
             if left == 0 || pass.values.len() >= MAX_VALUES {
@@ -221,6 +223,43 @@ fn is_event_file(path: &str) -> bool {
     name.contains(PART_OF_NAME)
 }
 
+/// Returns the part of a folder that names metrics. Folders that writers name by default, with the
+/// time or a number of the run, do not: `runs/Nov30_10-46-55_host` of PyTorch's `SummaryWriter` and
+/// `lightning_logs/version_0`. Another start would give the same metric another name.
+fn below_run(folder: &str) -> Option<&str> {
+    let mut rest = folder;
+    let mut parent = "";
+    while !rest.is_empty() {
+        let (name, below) = rest.split_once('/').unwrap_or((rest, ""));
+        let is_run = match parent {
+            "runs" => is_dated(name),
+            "lightning_logs" => name.strip_prefix("version_").is_some_and(is_number),
+            _ => false,
+        };
+        if is_run {
+            return Some(below).filter(|below| !below.is_empty());
+        }
+        (parent, rest) = (name, below);
+    }
+    Some(folder)
+}
+
+/// Whether the name begins with a time such as `Nov30_10-46-55_`.
+fn is_dated(name: &str) -> bool {
+    let pattern = b"aaa00_00-00-00_";
+    let bytes = name.as_bytes();
+    bytes.len() >= pattern.len()
+        && bytes.iter().zip(pattern).all(|(byte, kind)| match kind {
+            b'a' => byte.is_ascii_alphabetic(),
+            b'0' => byte.is_ascii_digit(),
+            kind => byte == kind,
+        })
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Returns the name of the metric of a tag in a folder; `None` if it is too long or empty. Other
 /// characters than those of names become `_`.
 fn name_of(folder: Option<&str>, tag: &str) -> Option<String> {
@@ -245,4 +284,26 @@ fn name_of(folder: Option<&str>, tag: &str) -> Option<String> {
 #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
 fn milliseconds(seconds: f64) -> i64 {
     (seconds * 1_000.0) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_folders_of_runs_name_no_metrics() {
+        for (folder, expected) in [
+            ("runs/Nov30_10-46-55_host-1", None),
+            (
+                "out/runs/Nov30_10-46-55_host/loss_train",
+                Some("loss_train"),
+            ),
+            ("lightning_logs/version_12", None),
+            ("lightning_logs/version_x", Some("lightning_logs/version_x")),
+            ("runs/large", Some("runs/large")),
+            ("eval", Some("eval")),
+        ] {
+            assert_eq!(below_run(folder), expected, "{folder}");
+        }
+    }
 }
