@@ -594,8 +594,9 @@ mod tests {
         fs::write(task.folder().checkpoints().join(name), "a").expect("written");
         task.report(u64::MAX, "a");
         task.log(u64::MAX, 0.5);
-        task.log(4, 1e301);
+        task.log(4, 0.25);
+        task.log(5, 1e301);
         task.end_in_order();
-        assert_eq!(task.waiting(), [(4, name, Some(0.5))]);
+        assert_eq!(task.waiting(), [(4, name, Some(0.25))]);
     }
 }

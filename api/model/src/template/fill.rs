@@ -11,6 +11,10 @@ const MAX_VALUE_BYTES: usize = 256 << 10;
 /// Maximum bytes of all texts of a filled document: the default limit of a request's body.
 const MAX_FILLED_BYTES: usize = 1 << 20;
 
+/// Fields of a document whose values are texts. A number stays a text there, such as `0.1` as an
+/// argument of a program.
+const TEXT_FIELDS: [&str; 4] = ["argv", "check", "env", "files"];
+
 /// Values of parameters by name.
 pub type Values = BTreeMap<String, Value>;
 
@@ -44,7 +48,7 @@ impl TemplateDocument {
             values: &values,
             left: MAX_FILLED_BYTES,
         };
-        let filled = filling.value(&self.job);
+        let filled = filling.value(&self.job, false);
         filled.map_err(|TooLong| {
             vec![FieldError {
                 field: "job".to_owned(),
@@ -120,18 +124,19 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    fn value(&mut self, value: &Value) -> Result<Value, TooLong> {
+    fn value(&mut self, value: &Value, is_text: bool) -> Result<Value, TooLong> {
         match value {
-            Value::String(text) => self.text(text),
+            Value::String(text) => self.text(text, is_text),
             Value::Array(items) => {
-                let items = items.iter().map(|item| self.value(item));
+                let items = items.iter().map(|item| self.value(item, is_text));
                 Ok(Value::Array(items.collect::<Result<_, _>>()?))
             }
             Value::Object(fields) => {
                 let mut filled = Map::new();
                 for (name, value) in fields {
                     self.take(name.len())?;
-                    filled.insert(name.clone(), self.value(value)?);
+                    let is_text = is_text || TEXT_FIELDS.contains(&name.as_str());
+                    filled.insert(name.clone(), self.value(value, is_text)?);
                 }
                 Ok(Value::Object(filled))
             }
@@ -142,10 +147,11 @@ impl Filling<'_> {
         }
     }
 
-    fn text(&mut self, text: &str) -> Result<Value, TooLong> {
+    fn text(&mut self, text: &str, is_text: bool) -> Result<Value, TooLong> {
         let values = self.values;
         let parts = parts(text);
         if let [Part::Parameter(name)] = parts.as_slice()
+            && !is_text
             && let Some(value) = values.get(*name)
         {
             self.take(value.to_string().len())?;
@@ -203,7 +209,11 @@ mod tests {
             ]),
             json!({
                 "name": "train-${size}",
-                "command": { "argv": ["sh", "-c", "echo $${HOME} ${lr} ${fast}"], "env": { "SIZE": "${size}" } },
+                "command": {
+                    "argv": ["sh", "-c", "echo $${HOME} ${fast} $0", "${lr}"],
+                    "env": { "SIZE": "${size}", "N": "${workers}" },
+                    "steps": "${workers}",
+                },
                 "scale": { "workers": { "min": "${workers}", "max": "${workers}" } },
                 "retries": 3,
             }),
@@ -217,7 +227,11 @@ mod tests {
         let filled = template.fill(&values(json!({ "size": "large", "lr": 1 })));
         let expected = json!({
             "name": "train-large",
-            "command": { "argv": ["sh", "-c", "echo ${HOME} 1 false"], "env": { "SIZE": "large" } },
+            "command": {
+                "argv": ["sh", "-c", "echo ${HOME} false $0", "1"],
+                "env": { "SIZE": "large", "N": "2" },
+                "steps": 2,
+            },
             "scale": { "workers": { "min": 2, "max": 2 } },
             "retries": 3,
         });
