@@ -67,8 +67,8 @@ async fn schedule_submits_its_job_once() {
     assert!(again.contains("submitted"), "{again}");
     // The API server has searched for due schedules several times since.
     let jobs = cluster.run(&["-o", "json", "list", "--label", "schedule=yearly"]);
-    let jobs: Vec<JobView> = serde_json::from_str(&jobs).expect("jobs");
-    assert_eq!(jobs.len(), 2);
+    let jobs: serde_json::Value = serde_json::from_str(&jobs).expect("jobs");
+    assert_eq!(jobs["items"].as_array().map(Vec::len), Some(2), "{jobs}");
     cluster.down();
 }
 
