@@ -5,6 +5,7 @@
 
 use super::environment::Paths;
 use super::error::CommandError;
+use crate::clock;
 use muster_model::assignment::TaskLaunch;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
@@ -12,7 +13,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Folder of the kept folders, in the data folder of an executor whose tasks are processes.
 pub const FOLDER: &str = "environments";
@@ -80,7 +81,7 @@ pub(super) fn ready(
             .map_err(|error| CommandError::write(&path)(error.into()))?;
         if path.join(COMPLETE).exists() && is_at(&lock, &lock_path) {
             // Without the time it is only removed earlier.
-            let _ = File::open(&path).and_then(|folder| folder.set_modified(SystemTime::now()));
+            let _ = File::open(&path).and_then(|folder| folder.set_modified(now()));
             return Ok(KeptFolder { path, lock });
         }
     }
@@ -91,6 +92,11 @@ fn is_at(file: &File, path: &Path) -> bool {
     let own = file.metadata().map(|found| (found.dev(), found.ino()));
     let found = fs::metadata(path).map(|found| (found.dev(), found.ino()));
     matches!((own, found), (Ok(own), Ok(found)) if own == found)
+}
+
+fn now() -> SystemTime {
+    let since_epoch = u64::try_from(clock::unix_ms()).unwrap_or(0);
+    SystemTime::UNIX_EPOCH + Duration::from_millis(since_epoch)
 }
 
 /// Returns the place of the tenant's folders. Without the node's folder, as in a pod, the task has

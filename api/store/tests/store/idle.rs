@@ -35,7 +35,7 @@ async fn newest_idleness_of_a_task_is_stored() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, [chief, other, _]) = running(&world).await?;
     let idle = TaskReport::Activity { idle: Some(REPORT) };
-    world.tell(chief, 1, 0, &[idle.clone()]).await?;
+    world.tell(chief, 1, 0, std::slice::from_ref(&idle)).await?;
     let active = TaskReport::Activity { idle: None };
     world.tell(other, 1, 0, &[idle, active]).await?;
     let loaded = world.loaded(job, 20).await?;
