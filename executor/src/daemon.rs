@@ -136,7 +136,7 @@ pub async fn run(config: ExecutorConfig) -> Result<(), ExecutorError> {
     let watcher = TaskFolderWatcher::new(loop_events.clone());
     let remote = RemoteSessions::new(&config, Endpoints::new(&config), &credential);
     let activity = ActivityMonitor::default();
-    // Nor are the processes of pods visible.
+    // Processes of pods are not visible.
     if config.runtime == RuntimeKind::Process {
         activity.run(ActivitySources {
             runs: tracking.runs(),

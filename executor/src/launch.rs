@@ -31,12 +31,12 @@ pub struct Launcher {
     images: Option<Images>,
 }
 
-/// In what a task starts.
+/// Place in which a task starts.
 #[derive(Debug)]
 pub enum StartPlace {
-    /// In no image of this node's cache.
+    /// The task needs no image of this node's cache.
     Node,
-    /// In an image: its folder of the cache.
+    /// An image of this node's cache, with its folder there.
     Image(PathBuf, ImageInfo),
 }
 
@@ -57,8 +57,8 @@ impl Launcher {
         }
     }
 
-    /// Returns in what a prepared task starts. `None` if its image is being pulled, or if the task
-    /// has ended because that has failed.
+    /// Returns the place in which a prepared task starts. `None` if its image is being pulled, or
+    /// if the task has ended because the pull has failed.
     pub fn place_of(&mut self, entry: &mut LedgerEntry) -> Option<StartPlace> {
         match self.image(entry) {
             None => Some(StartPlace::Node),

@@ -1,12 +1,12 @@
-//! A running program whose idleness is measured. The ledger knows it, and the activity monitor
-//! measures it.
+//! A running program whose idleness is measured. The ledger lists such programs for the activity
+//! monitor.
 
 use crate::folder::NodeTaskFolder;
 use crate::process::ProcessId;
 use muster_model::id::TaskId;
 use muster_model::spec::JobSpec;
 
-/// Shortest interval. Shorter ones would make a clock tick a large share of a core.
+/// Shortest interval of measurements. In a shorter one, a clock tick is a large share of a core.
 pub(crate) const SHORTEST_EVERY_MS: u64 = 1_000;
 /// Idle time after which a task is reported, if its document has no shorter limit.
 const LONGEST_FIRST_MS: u64 = 60_000;

@@ -115,14 +115,14 @@ fn modified_unix_s(metadata: &fs::Metadata) -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// Unpacks a tar stream of one file or folder. An existing folder `target` receives it under
-/// `name`, or without one under its name in the stream. Otherwise it gets the name `target`.
-/// Existing files are replaced. Returns the number of files.
+/// Unpacks a tar stream of one file or folder. If `target` is an existing folder, the copy is in it
+/// and has the name `name`; if `name` is `None`, its name in the stream. Otherwise the path of the
+/// copy is `target`. Existing files are replaced. Returns the number of files.
 ///
 /// # Errors
 /// [`ArchiveError::Decode`] if the stream is no archive, or a file cannot be written.
 /// [`ArchiveError::Entry`] for an entry outside of the target or of the first entry, or that is
-/// neither a file nor a folder. Earlier entries are then written.
+/// neither a file nor a folder. The entries before it are written.
 pub fn receive(input: impl Read, target: &Path, name: Option<&OsStr>) -> Result<u64, ArchiveError> {
     let mut place = Place::open(target, name).map_err(ArchiveError::Decode)?;
     let mut files = 0;
@@ -174,7 +174,7 @@ pub fn receive(input: impl Read, target: &Path, name: Option<&OsStr>) -> Result<
     Ok(files)
 }
 
-/// Where a copy arrives.
+/// Folder that receives a copy.
 struct Place {
     path: PathBuf,
     folder: OwnedFd,

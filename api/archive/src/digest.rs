@@ -28,7 +28,7 @@ impl ArchiveDigest {
     }
 }
 
-/// Returns the digest of everything that a reader still gives, as [`ArchiveDigest::hex`].
+/// Returns the digest of the remaining content of a reader, as [`ArchiveDigest::hex`].
 ///
 /// # Errors
 /// Those of the reader.

@@ -9,11 +9,11 @@ pub(crate) const BLOCK_BYTES: u64 = 512;
 /// End of a tar file.
 pub const TAR_END: [u8; 1024] = [0; 1024];
 
-/// Returns what precedes the content of a regular file. `path` is relative and has no `..`; `mode`
-/// has the permission bits.
+/// Returns the bytes before the content of a regular file. `path` is relative and has no `..`;
+/// `mode` has the permission bits.
 ///
 /// # Errors
-/// If the path is not one that a tar file may contain.
+/// If a tar file cannot contain the path.
 pub fn tar_head(path: &str, bytes: u64, mode: u32, modified_unix_s: u64) -> io::Result<Vec<u8>> {
     let mut header = Header::new_gnu();
     header.set_entry_type(EntryType::Regular);
@@ -21,7 +21,7 @@ pub fn tar_head(path: &str, bytes: u64, mode: u32, modified_unix_s: u64) -> io::
     header.set_size(bytes);
     header.set_mtime(modified_unix_s);
     let mut builder = Builder::new(Vec::new());
-    // The content follows later. Long paths get an entry of their own before the header.
+    // The content follows later. A long path gets its own entry before the header.
     builder.append_data(&mut header, path, io::empty())?;
     Ok(builder.get_ref().clone())
 }

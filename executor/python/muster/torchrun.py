@@ -309,7 +309,7 @@ class MusterRendezvous(RendezvousHandler):
         return max(len(came), int(has_left))
 
     def _has_finished(self) -> bool:
-        """Whether the workers of an agent have ended, which then meets no others."""
+        """Whether the workers of an agent have ended. Such an agent joins no other rendezvous."""
         joined, board = self._joined, self._board
         return joined is not None and board is not None and board.has([f"{joined.prefix}/{EXIT_BARRIER}"])
 

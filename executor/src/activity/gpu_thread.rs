@@ -53,7 +53,7 @@ impl GpuReadingThread {
     }
 
     /// Returns the use of these GPUs. If the driver does not answer within `wait`, the reading is
-    /// empty, and the late answer is that of a later call: its samples are not reported again.
+    /// empty. A later call returns the late answer, because the driver reports no sample twice.
     pub fn read(&mut self, gpus: BTreeSet<u32>, wait: Duration) -> GpuReading {
         let answer = if self.is_reading {
             self.readings.try_recv().ok()
@@ -68,8 +68,8 @@ impl GpuReadingThread {
     }
 }
 
-/// Reads the use of GPUs by process. For a GPU without a listed process, it reads that of the whole
-/// GPU: processes of another PID namespace are not listed.
+/// Reads the use of GPUs by process. For a GPU without a listed process, it reads the use of the
+/// whole GPU, because the driver does not list processes of another PID namespace.
 pub(super) fn read(reader: &mut GpuUsageReader, gpus: &BTreeSet<u32>) -> GpuReading {
     let of_processes = reader.read(gpus);
     let mut unlisted = gpus.clone();

@@ -9,7 +9,7 @@ pub(super) const IDLE_CPU_MILLI: u64 = 20;
 /// Milliseconds of a clock tick of `/proc`, times the thousandths of a core.
 const MILLI_PER_TICK: u64 = 10 * 1_000;
 
-/// Position in the output of a task. Another one means new output.
+/// Position in the output of a task. A different position means new output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct OutputMark {
     pub changed_s: i64,
@@ -65,7 +65,7 @@ pub(super) struct TaskActivity {
 }
 
 impl TaskActivity {
-    /// A task that is seen first counts as active until then.
+    /// Begins with the first measurement. The task counts as active until then.
     pub fn new(first: Signals, now_ms: u64, last_report: LastReport) -> Self {
         Self {
             at_ms: now_ms,

@@ -3,8 +3,8 @@
 //! report.
 //!
 //! A program is idle while it prints nothing, logs no metric, and uses neither CPU nor GPU. For an
-//! interactive job, data of a remote session is activity too. A suspended task, and one whose
-//! environment is being prepared, is not idle. The monitor has a thread of its own. A second one
+//! interactive job, data of a remote session is activity too. A task is not idle while it is
+//! suspended or its environment is being prepared. The monitor has its own thread. A second thread
 //! reads the GPUs, because their driver may answer late.
 
 mod gpu_thread;
@@ -61,7 +61,7 @@ pub struct ActivitySources {
     pub has_gpus: bool,
 }
 
-/// What the monitor knows of a task.
+/// State of a task in the monitor.
 #[derive(Debug)]
 struct KnownProgram {
     activity: TaskActivity,
@@ -254,9 +254,9 @@ fn output(folder: &NodeTaskFolder) -> OutputMark {
     )
 }
 
-/// Returns the use of the task's GPUs. If the driver names none of its processes, every use of its
-/// GPUs counts: the ids may be of another namespace. The use of a GPU without a listed process is
-/// that of the whole GPU, or else unknown.
+/// Returns the use of the task's GPUs. If the driver names none of the task's processes, every use
+/// of its GPUs counts: the ids may be of another namespace. For a GPU without a listed process, the
+/// use of the whole GPU counts. If that is missing too, the use is unknown.
 fn gpu_use(used: Option<&GpuReading>, one: &WatchedProgram, tree: &[Stat]) -> GpuUse {
     let Some(used) = used.filter(|_| !one.gpus.is_empty()) else {
         return GpuUse::Quiet(GpuEvidence::Absent);

@@ -90,7 +90,7 @@ impl ArtifactClient {
     }
 
     /// Returns the checkpoint with which the program of a task begins. A scheduler of an earlier
-    /// release knows none, and starts only trials from other jobs.
+    /// release registers no checkpoints, and starts only trials from other jobs.
     pub(super) async fn first_checkpoint(&self, task: TaskId) -> Result<Beginning, ArtifactError> {
         let request = FirstCheckpointRequest {
             task: Some(self.of_task(task)),

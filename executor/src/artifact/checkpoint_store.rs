@@ -7,10 +7,11 @@ use super::error::ArtifactError;
 use super::in_flight::BytesInFlight;
 use super::object::{self, ObjectWriter, Pieces, aside, pieces_of};
 use super::store::{ArtifactStore, PAUSES_MS, fill};
+use super::walk::{FileStamp, FoundFile, open_inner, open_top};
 use crate::clock;
 use crate::folder::NodeTaskFolder;
 use crate::gc;
-use crate::opener::{self, FolderHandle, files_below, open_below};
+use crate::opener::{FolderHandle, files_below, open_below};
 use muster_archive::{TarFile, TarStream};
 use muster_model::assignment::TaskLaunch;
 use muster_model::id::TaskId;
@@ -22,7 +23,6 @@ use muster_proto::session::{
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -49,23 +49,29 @@ pub(super) struct Declaration {
     pub step: u64,
     pub path: String,
     pub metrics: BTreeMap<String, f64>,
-    pub is_found: bool,
-    /// The daemon has seen the found files change. Equal sizes do not mean equal content then.
-    pub has_changed: bool,
+    pub by: DeclaredBy,
     /// Time of the report, or at which it was found.
     pub at_ms: u64,
     /// Number of uploads during which it changed.
     pub changes: u32,
 }
 
-/// State of a file, to notice changes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CheckpointFile {
-    pub path: String,
-    pub bytes: u64,
-    inode: u64,
-    pub modified: (i64, i64),
-    changed: (i64, i64),
+/// Source of a declaration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DeclaredBy {
+    Report,
+    /// `has_changed`: the daemon has seen the files change, so equal sizes do not mean equal
+    /// content.
+    Pattern {
+        has_changed: bool,
+    },
+}
+
+impl Declaration {
+    /// Whether the pattern has declared it.
+    pub(super) fn is_found(&self) -> bool {
+        self.by != DeclaredBy::Report
+    }
 }
 
 impl CheckpointFolder {
@@ -86,22 +92,16 @@ impl CheckpointFolder {
             Self::Shared { root, tenant, job } => FolderHandle::at(root)?
                 .inner(OsStr::new(tenant))?
                 .inner(OsStr::new(job)),
-            Self::OfTask(path) => {
-                let (task, name) = opener::split(path)?;
-                FolderHandle::itself(task)?.inner(name)
-            }
+            Self::OfTask(path) => open_top(path),
         }
     }
 
     /// Returns the files of a checkpoint.
-    pub(super) fn files(&self, path: &str) -> io::Result<Vec<CheckpointFile>> {
+    pub(super) fn files(&self, path: &str) -> io::Result<Vec<FoundFile>> {
         let files = files_below(&self.open()?, path, MAX_PROGRAM_FILES)?;
-        let files = files.into_iter().map(|file| CheckpointFile {
-            bytes: file.metadata.len(),
-            inode: file.metadata.ino(),
-            modified: (file.metadata.mtime(), file.metadata.mtime_nsec()),
-            changed: (file.metadata.ctime(), file.metadata.ctime_nsec()),
-            path: file.path,
+        let files = files.into_iter().map(|file| FoundFile {
+            stamp: FileStamp::of(&file.metadata),
+            name: file.path,
         });
         Ok(files.collect())
     }
@@ -109,7 +109,7 @@ impl CheckpointFolder {
     /// Returns the time of the newest write to the files of a checkpoint; `None` without files.
     pub(super) fn newest_write(&self, path: &str) -> Option<(i64, i64)> {
         let files = self.files(path).ok()?.into_iter();
-        files.map(|file| file.modified).max()
+        files.map(|file| file.stamp.modified).max()
     }
 
     /// Removes a checkpoint. A missing one is no error.
@@ -143,17 +143,13 @@ impl CheckpointFolder {
 
 /// Opens the folder of a path, and returns the last name.
 fn above(top: FolderHandle, path: &str) -> io::Result<(FolderHandle, &OsStr)> {
-    let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let mut folder = top;
-    for part in folders.split('/').filter(|part| !part.is_empty()) {
-        folder = folder.inner(OsStr::new(part))?;
-    }
-    Ok((folder, OsStr::new(name)))
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    Ok((open_inner(top, folder)?, OsStr::new(name)))
 }
 
 /// A checkpoint that is recorded.
 pub(super) struct KeptCheckpoint {
-    pub files: Vec<CheckpointFile>,
+    pub files: Vec<FoundFile>,
     /// Folder of the job's contents and the other checkpoints; `None` if it was recorded before.
     pub recorded: Option<(String, Vec<RecordedCheckpoint>)>,
 }
@@ -174,16 +170,18 @@ impl ArtifactStore {
         let declared = DeclaredCheckpoint {
             step: declaration.step,
             path: declaration.path.clone(),
-            bytes: files.iter().map(|file| file.bytes).sum(),
+            bytes: bytes_of(&files),
             file_count: files.len() as u64,
-            is_found: declaration.is_found,
+            is_found: declaration.is_found(),
         };
         if declared.bytes > MAX_PROGRAM_BYTES {
             let most = MAX_PROGRAM_BYTES;
             return Err(ArtifactError::Large { most });
         }
         let of_job = match self.client.admit_checkpoint(task, &declared).await? {
-            CheckpointAdmission::Present if !declaration.has_changed => {
+            CheckpointAdmission::Present
+                if declaration.by != (DeclaredBy::Pattern { has_changed: true }) =>
+            {
                 return Ok(KeptCheckpoint {
                     files,
                     recorded: None,
@@ -209,7 +207,7 @@ impl ArtifactStore {
             .record_checkpoint(task, request, declaration.at_ms)
             .await;
         if let Err(error) = &kept
-            && !error.is_away()
+            && !error.may_be_recorded()
             && !object.is_empty()
         {
             object::remove(&self.place, &of_job, &object).await;
@@ -229,10 +227,9 @@ impl ArtifactStore {
         &self,
         (folder, path): (&CheckpointFolder, &str),
         of_job: &str,
-        files: &[CheckpointFile],
+        files: &[FoundFile],
     ) -> Result<(String, String), ArtifactError> {
-        let bytes: u64 = files.iter().map(|file| file.bytes).sum();
-        let most_bytes = bytes + (files.len() as u64 + 1) * MAX_TAR_BYTES_PER_FILE;
+        let most_bytes = bytes_of(files) + (files.len() as u64 + 1) * MAX_TAR_BYTES_PER_FILE;
         let object = clock::random_id()
             .map_err(ArtifactError::Store)?
             .to_string();
@@ -240,8 +237,8 @@ impl ArtifactStore {
             ObjectWriter::begin(&self.place, of_job, &object, (most_bytes, self.modes)).await;
         let mut writer = begun?;
         let archived = files.iter().map(|file| TarFile {
-            path: file.path.clone(),
-            bytes: file.bytes,
+            path: file.name.clone(),
+            bytes: file.stamp.bytes,
         });
         let archived: Vec<TarFile> = archived.collect();
         let top = folder.open().map_err(ArtifactError::Read)?;
@@ -293,8 +290,8 @@ impl ArtifactStore {
         }
     }
 
-    /// Removes what the policy does not retain, and records of files that the program has removed.
-    /// What cannot be removed now is tried again after the next checkpoint.
+    /// Removes checkpoints that the policy does not retain, and records of files that the program
+    /// has removed. A failed removal is repeated after the next checkpoint.
     pub(super) async fn prune(
         &self,
         task: TaskId,
@@ -369,10 +366,11 @@ impl ArtifactStore {
     }
 }
 
-async fn measured(
-    folder: &CheckpointFolder,
-    path: &str,
-) -> Result<Vec<CheckpointFile>, ArtifactError> {
+fn bytes_of(files: &[FoundFile]) -> u64 {
+    files.iter().map(|file| file.stamp.bytes).sum()
+}
+
+async fn measured(folder: &CheckpointFolder, path: &str) -> Result<Vec<FoundFile>, ArtifactError> {
     let (folder, path) = (folder.clone(), path.to_owned());
     match aside(move || folder.files(&path)).await {
         Ok(files) if files.is_empty() => Err(ArtifactError::NoCheckpoint),
@@ -383,7 +381,7 @@ async fn measured(
 }
 
 /// Whether a checkpoint has the same files in the same state.
-async fn unchanged(folder: &CheckpointFolder, path: &str, files: &[CheckpointFile]) -> bool {
+async fn unchanged(folder: &CheckpointFolder, path: &str, files: &[FoundFile]) -> bool {
     let (folder, path) = (folder.clone(), path.to_owned());
     let present = aside(move || folder.files(&path)).await;
     present.is_ok_and(|present| present == files)

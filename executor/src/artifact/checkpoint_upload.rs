@@ -3,34 +3,30 @@
 use super::checkpoint_store::{CheckpointFolder, Declaration, KeptCheckpoint};
 use super::declared::DeclaredCheckpoints;
 use super::error::ArtifactError;
+use super::notes::TaskNotes;
 use super::store::ArtifactStore;
 use super::upload::PassResult;
-use crate::events;
 use crate::folder::NodeTaskFolder;
 use muster_model::artifact::artifact_folder;
-use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::assignment::TaskLaunch;
 use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use muster_model::task::Role;
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Number of uploads during which a checkpoint may change before it is given up.
 const MAX_CHANGES: u32 = 3;
-/// Maximum number of events about checkpoints of a task that are not kept.
-const MAX_NOTES: usize = 20;
 
 /// Checkpoints of rank 0 of a program.
 #[derive(Debug)]
 pub(super) struct CheckpointUploads {
     task: TaskId,
-    task_folder: NodeTaskFolder,
     folder: CheckpointFolder,
     /// Folder of the job's contents in a bucket.
     of_job: String,
     declared: Arc<Mutex<DeclaredCheckpoints>>,
-    notes: BTreeSet<String>,
+    notes: TaskNotes,
     has_noted_clash: bool,
 }
 
@@ -48,16 +44,15 @@ impl CheckpointUploads {
         let declared = DeclaredCheckpoints::new(launch, task_folder, folder.clone());
         Some(Self {
             task: launch.task_id,
-            task_folder: task_folder.clone(),
             folder,
             of_job: artifact_folder(launch.tenant_id, launch.job_id),
             declared: Arc::new(Mutex::new(declared)),
-            notes: BTreeSet::new(),
+            notes: TaskNotes::new(launch.task_id, task_folder),
             has_noted_clash: false,
         })
     }
 
-    /// Keeps what was declared. `waits` says whether a checkpoint waits.
+    /// Keeps the declared checkpoints. Updates `waits`: whether a checkpoint waits.
     pub(super) async fn pass(
         &mut self,
         store: &ArtifactStore,
@@ -100,7 +95,7 @@ impl CheckpointUploads {
                     return PassResult::Unsettled;
                 }
                 // Of several checkpoints, an earlier one may have been pruned already.
-                Err(ArtifactError::NoCheckpoint) if left > 1 || next.is_found => {
+                Err(ArtifactError::NoCheckpoint) if left > 1 || next.is_found() => {
                     self.settle(&next);
                 }
                 Err(error) => {
@@ -148,22 +143,14 @@ impl CheckpointUploads {
         }
     }
 
-    /// Adds an event about a checkpoint that is not kept, once.
+    /// Adds an event about a checkpoint that is not kept.
     fn note(&mut self, declaration: &Declaration, error: &ArtifactError) {
-        let message = format!(
+        self.notes.add(format!(
             "checkpoint {:?} of step {} is not registered: {}",
             declaration.path,
             declaration.step,
             chain(error)
-        );
-        tracing::warn!(task.id = %self.task, message);
-        if self.notes.len() >= MAX_NOTES || !self.notes.insert(message.clone()) {
-            return;
-        }
-        let report = TaskReport::Note { message };
-        if let Err(error) = events::append(&self.task_folder.events(), &[report]) {
-            tracing::warn!(task.id = %self.task, %error, "its owner is not told");
-        }
+        ));
     }
 }
 

@@ -5,8 +5,10 @@
 //! read from the task's events, so those of output lines and of requests have one order, together
 //! with the logged metrics.
 
-use super::checkpoint_store::{CheckpointFile, CheckpointFolder, Declaration};
+use super::checkpoint_store::{CheckpointFolder, Declaration, DeclaredBy};
+use super::walk::{FoundFile, modified};
 use crate::clock;
+use crate::command::COPIED_MARK;
 use crate::events::{EventPosition, EventTail};
 use crate::folder::NodeTaskFolder;
 use crate::opener::FolderHandle;
@@ -18,9 +20,7 @@ use muster_model::task::Outcome;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
-use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 
 /// Time for which a file or folder must be unchanged.
 const SETTLED_AFTER_MS: u64 = 5_000;
@@ -30,8 +30,6 @@ const MAX_WAITING: usize = 1_000;
 const MAX_NAMES: usize = 10_000;
 /// Maximum number of files of all matches of the pattern together.
 const MAX_FOUND_FILES: usize = 50_000;
-/// File in [`RUNGS_FOLDER`] that is written after the copy from another job.
-const BEGAN: &str = "began";
 /// Bytes of events per read.
 const BLOCK_BYTES: usize = 256 << 10;
 
@@ -60,7 +58,7 @@ pub(super) struct DeclaredCheckpoints {
 
 #[derive(Debug)]
 struct FoundCheckpoint {
-    files: Vec<CheckpointFile>,
+    files: Vec<FoundFile>,
     since_ms: u64,
     is_declared: bool,
     /// It has changed since it was found.
@@ -79,13 +77,6 @@ pub(super) enum FilesFate {
     Undecided,
 }
 
-/// Source of a declaration.
-#[derive(Debug, Clone, Copy)]
-enum DeclaredBy {
-    Report,
-    Pattern { has_changed: bool },
-}
-
 /// Times that separate files of the program from files that were there before it.
 #[derive(Debug)]
 struct ProgramStart {
@@ -97,7 +88,7 @@ struct ProgramStart {
 impl ProgramStart {
     fn of(task: &NodeTaskFolder, top: &FolderHandle) -> Self {
         let rungs = top.inner(OsStr::new(RUNGS_FOLDER));
-        let began = rungs.and_then(|rungs| rungs.metadata(OsStr::new(BEGAN)));
+        let began = rungs.and_then(|rungs| rungs.metadata(OsStr::new(COPIED_MARK)));
         Self {
             // The token is written directly before the start.
             launched: task.token().metadata().as_ref().map(modified),
@@ -106,16 +97,13 @@ impl ProgramStart {
     }
 
     /// Whether all files were there before the program.
-    fn is_after(&self, files: &[CheckpointFile]) -> bool {
+    fn is_after(&self, files: &[FoundFile]) -> bool {
         files.iter().all(|file| {
-            self.launched.is_some_and(|at| file.modified < at)
-                || self.copied.is_some_and(|at| file.modified <= at)
+            let modified = file.stamp.modified;
+            self.launched.is_some_and(|at| modified < at)
+                || self.copied.is_some_and(|at| modified <= at)
         })
     }
-}
-
-fn modified(metadata: &Metadata) -> (i64, i64) {
-    (metadata.mtime(), metadata.mtime_nsec())
 }
 
 impl DeclaredCheckpoints {
@@ -228,8 +216,7 @@ impl DeclaredCheckpoints {
             step,
             path,
             metrics: self.metrics.clone(),
-            is_found: matches!(by, DeclaredBy::Pattern { .. }),
-            has_changed: matches!(by, DeclaredBy::Pattern { has_changed: true }),
+            by,
             at_ms: clock::boottime_ms(),
             changes: 0,
         }
@@ -237,8 +224,8 @@ impl DeclaredCheckpoints {
 
     /// Records the state in which a checkpoint was kept. A match of the pattern in this state is
     /// not declared again.
-    pub(super) fn set_kept(&mut self, kept: &Declaration, files: Vec<CheckpointFile>) {
-        let newest_write = files.iter().map(|file| file.modified).max();
+    pub(super) fn set_kept(&mut self, kept: &Declaration, files: Vec<FoundFile>) {
+        let newest_write = files.iter().map(|file| file.stamp.modified).max();
         if let Some(at) = newest_write
             && (self.kept.len() < MAX_NAMES || self.kept.contains_key(&kept.path))
         {
@@ -278,8 +265,8 @@ impl DeclaredCheckpoints {
         FilesFate::Removed
     }
 
-    /// Declares what matches the pattern and has settled. After the program has ended in order,
-    /// everything has.
+    /// Declares the settled matches of the pattern. After the program has ended in order, all
+    /// matches are settled.
     fn find(&mut self, pattern: &str, has_ended: bool) {
         let Ok(top) = self.folder.open() else {
             return;
@@ -295,7 +282,7 @@ impl DeclaredCheckpoints {
         newest_first.sort_by_key(|name| Reverse(number_in(name)));
         let (mut settled, mut file_count) = (Vec::new(), 0);
         for name in newest_first {
-            // What cannot be read is looked at again.
+            // The next look reads it again.
             let Ok(files) = self.folder.files(&name) else {
                 continue;
             };
@@ -305,7 +292,7 @@ impl DeclaredCheckpoints {
                 continue;
             }
             if self.has_settled(&name, files, (&start, has_ended)) {
-                // Of two matches of a step, the one with the number in its name is registered.
+                // If two matches have one step, the match with a number in its name comes first.
                 settled.push((self.step_of(&name), number_in(&name).is_none(), name));
             }
         }
@@ -319,13 +306,13 @@ impl DeclaredCheckpoints {
     fn has_settled(
         &mut self,
         name: &str,
-        files: Vec<CheckpointFile>,
+        files: Vec<FoundFile>,
         (start, has_ended): (&ProgramStart, bool),
     ) -> bool {
         let now_ms = clock::boottime_ms();
         // A report of the path has a step and metrics, and is kept first.
         let mut waiting = self.waiting.iter();
-        let is_reported = waiting.any(|waiting| waiting.path == name && !waiting.is_found);
+        let is_reported = waiting.any(|waiting| waiting.path == name && !waiting.is_found());
         let found = self.found.entry(name.to_owned());
         let found = found.or_insert_with(|| FoundCheckpoint {
             is_declared: start.is_after(&files),
@@ -347,7 +334,7 @@ impl DeclaredCheckpoints {
         is_unchanged && !is_reported && !found.is_declared && !found.files.is_empty()
     }
 
-    /// Returns the step of a match: that of a report, the number in its name, or the newest one.
+    /// Returns the step of a match: the reported step, the number in its name, or the newest step.
     fn step_of(&self, name: &str) -> u64 {
         let reported = self.reported.get(name).copied();
         let step = reported.or_else(|| number_in(name).filter(|step| is_step(*step)));
@@ -376,8 +363,8 @@ impl DeclaredCheckpoints {
         self.declare(step, name, by);
     }
 
-    /// Whether the program has ended by itself or upon a request. A killed one may have left half a
-    /// checkpoint.
+    /// Whether the program has ended by itself or upon a request. A killed program may have left
+    /// half a checkpoint.
     fn has_ended_in_order(&self) -> bool {
         let outcome = self.task.exit().read::<Outcome>().ok().flatten();
         matches!(
@@ -451,7 +438,7 @@ mod tests {
             self.tell(TaskReport::CheckpointReported { step, path });
         }
 
-        /// Looks after an end in order.
+        /// Ends the program in order, and looks.
         fn end_in_order(&mut self) {
             let outcome = Outcome::Exited {
                 code: 0,
@@ -462,7 +449,7 @@ mod tests {
             self.declared.look(true);
         }
 
-        /// Steps, paths and metrics of what waits.
+        /// Steps, paths and metrics of the waiting checkpoints.
         fn waiting(&self) -> Vec<(u64, &str, Option<f64>)> {
             let waiting = self.declared.waiting.iter();
             waiting
@@ -541,7 +528,8 @@ mod tests {
         fs::write(&path, "ab").expect("written");
         task.declared.look(true);
         assert_eq!(task.waiting(), [(5, "step-5.pt", None)]);
-        assert!(task.declared.waiting[0].has_changed);
+        let by = task.declared.waiting[0].by;
+        assert_eq!(by, DeclaredBy::Pattern { has_changed: true });
     }
 
     #[test]

@@ -83,6 +83,18 @@ impl ArtifactError {
         matches!(self, Self::NoSession | Self::Silent | Self::Scheduler(_))
     }
 
+    /// Whether the scheduler may have recorded the content: its answer is lost, or is no refusal.
+    pub(super) fn may_be_recorded(&self) -> bool {
+        match self {
+            Self::NoSession | Self::Silent => true,
+            Self::Scheduler(status) => !matches!(
+                status.code(),
+                Code::PermissionDenied | Code::InvalidArgument
+            ),
+            _ => false,
+        }
+    }
+
     /// Whether a later start of the job has written the path.
     pub(crate) fn is_stale(&self) -> bool {
         matches!(self, Self::Refused { limit, .. } if limit.is_empty())

@@ -57,7 +57,8 @@ impl ReservedBytes {
         let mut all = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = all.entry(self.folder.clone()).or_default();
         let new = sum.saturating_add(more);
-        // One of them may replace an artifact and need no further bytes, so the upload is repeated.
+        // Another upload may replace an artifact and need no further bytes. So this upload is
+        // repeated.
         if new > most_bytes {
             return Err(ArtifactError::Busy);
         }

@@ -4,7 +4,7 @@
 //! A program writes them to its output folder (`MUSTER_OUTPUT_DIR`) or sends them to the tracking
 //! server. In both cases the daemon writes the content and the scheduler records it. So a program
 //! needs no rights in the store, and limits are checked in one place. Checkpoints that a program
-//! declares take the same way; in a shared folder their files already are where they stay.
+//! declares are kept in the same way; in a shared folder their files are not copied.
 
 mod checkpoint_client;
 mod checkpoint_store;
@@ -13,6 +13,7 @@ mod client;
 mod declared;
 mod error;
 mod in_flight;
+mod notes;
 mod object;
 mod output;
 mod store;

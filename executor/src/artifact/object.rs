@@ -1,6 +1,7 @@
 //! Content of one artifact in the checkpoint store, while it is written, read or removed.
 
 use super::error::ArtifactError;
+use super::walk;
 use crate::opener::FolderHandle;
 use futures::TryStreamExt as _;
 use futures::stream::{self, BoxStream, StreamExt as _};
@@ -194,11 +195,7 @@ fn create(
 }
 
 fn within(root: &Path, folder: &str) -> io::Result<FolderHandle> {
-    let mut inner = FolderHandle::at(root)?;
-    for part in Path::new(folder) {
-        inner = inner.inner(part)?;
-    }
-    Ok(inner)
+    walk::open_inner(FolderHandle::at(root)?, folder)
 }
 
 pub(super) async fn aside<T: Send + 'static>(
@@ -268,7 +265,7 @@ pub(super) async fn open(
     }
 }
 
-/// Returns what a blocking reader reads.
+/// Returns the content of a blocking reader.
 pub(super) fn pieces_of(reader: impl io::Read + Send + 'static) -> Pieces {
     stream::try_unfold(reader, |mut reader| async move {
         let read = aside(move || {

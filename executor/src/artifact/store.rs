@@ -132,10 +132,7 @@ impl ArtifactStore {
         match kept {
             Ok(Some(ref replaced)) => object::remove(&self.place, &folder, replaced).await,
             Ok(None) => {}
-            // The record may be stored although the answer is lost, or be stored later.
-            Err(ArtifactError::Silent | ArtifactError::NoSession) => {}
-            Err(ArtifactError::Scheduler(ref status))
-                if status.code() != tonic::Code::PermissionDenied => {}
+            Err(ref error) if error.may_be_recorded() => {}
             Err(_) => object::remove(&self.place, &folder, &object).await,
         }
         kept.map(drop)

@@ -1,20 +1,20 @@
 //! Upload of the files of one task's output folder.
 
 use super::error::ArtifactError;
+use super::notes::TaskNotes;
 use super::object::pieces;
 use super::store::{Announced, ArtifactStore};
 use super::walk::{self, FileStamp, FoundFile, FoundFiles};
 use crate::clock;
-use crate::events;
 use crate::folder::NodeTaskFolder;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use muster_archive::ArchiveDigest;
 use muster_model::artifact::path_of_task;
-use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::assignment::TaskLaunch;
 use muster_model::error_chain::chain;
 use muster_model::id::TaskId;
 use muster_model::task::Role;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Seek as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,8 +31,6 @@ const FULL_FOR_MS: u64 = 60_000;
 /// Size above which a file is read only after its size was accepted. A sparse file of any size
 /// takes no space.
 const LARGE_BYTES: u64 = 1 << 20;
-/// Maximum number of events about files of a task that are not kept.
-const MAX_NOTES: usize = 20;
 
 /// Result of a pass over the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +48,9 @@ pub(super) enum PassResult {
 pub(super) struct OutputFolder {
     task: TaskId,
     role: Role,
-    folder: NodeTaskFolder,
     output: PathBuf,
     files: BTreeMap<String, FileState>,
-    notes: BTreeSet<String>,
+    notes: TaskNotes,
     /// Until then the job has as many artifacts as it may have.
     full_until_ms: Option<u64>,
 }
@@ -72,10 +69,9 @@ impl OutputFolder {
         Self {
             task: launch.task_id,
             role: launch.role,
-            folder: folder.clone(),
             output: folder.output(),
             files: BTreeMap::new(),
-            notes: BTreeSet::new(),
+            notes: TaskNotes::new(launch.task_id, folder),
             full_until_ms: None,
         }
     }
@@ -205,25 +201,14 @@ impl OutputFolder {
         }
     }
 
-    /// Adds an event about a file once. Further files are not reported above a bound.
+    /// Adds an event about a file.
     fn note(&mut self, name: &str, why: &str) {
         let subject = match name {
             "" => "MUSTER_OUTPUT_DIR".to_owned(),
             name => format!("file {name:?} of MUSTER_OUTPUT_DIR"),
         };
-        let mut message = format!("{subject} is not kept as an artifact: {why}");
-        if self.notes.contains(&message) || self.notes.len() >= MAX_NOTES {
-            return;
-        }
-        self.notes.insert(message.clone());
-        if self.notes.len() == MAX_NOTES {
-            message.push_str("; other files are not reported");
-        }
-        tracing::warn!(task.id = %self.task, message);
-        let report = TaskReport::Note { message };
-        if let Err(error) = events::append(&self.folder.events(), &[report]) {
-            tracing::warn!(task.id = %self.task, %error, "its owner is not told");
-        }
+        let message = format!("{subject} is not kept as an artifact: {why}");
+        self.notes.add(message);
     }
 }
 

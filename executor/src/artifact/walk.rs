@@ -1,7 +1,7 @@
 //! Regular files below a folder that a task can change at any time. Links are never followed, and
 //! every walk is bounded.
 
-use crate::opener::FolderHandle;
+use crate::opener::{self, FolderHandle};
 use muster_model::artifact::{MAX_PATH_BYTES, PATH_RULE, is_artifact_path};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -22,7 +22,7 @@ const MAX_UNFIT: usize = 50;
 pub(crate) struct FileStamp {
     inode: u64,
     pub bytes: u64,
-    modified: (i64, i64),
+    pub modified: (i64, i64),
     changed: (i64, i64),
 }
 
@@ -35,16 +35,21 @@ impl FileStamp {
         Self {
             inode: found.ino(),
             bytes: found.len(),
-            modified: (found.mtime(), found.mtime_nsec()),
+            modified: modified(found),
             changed: (found.ctime(), found.ctime_nsec()),
         }
     }
 }
 
+/// Returns the time of the last write to a file, in seconds and nanoseconds.
+pub(super) fn modified(found: &Metadata) -> (i64, i64) {
+    (found.mtime(), found.mtime_nsec())
+}
+
 /// A regular file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundFile {
-    /// Relative to the folder; a path of an artifact.
+    /// Relative to the folder.
     pub name: String,
     pub stamp: FileStamp,
 }
@@ -52,6 +57,7 @@ pub(crate) struct FoundFile {
 /// Content of a folder.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoundFiles {
+    /// Their names are paths of artifacts.
     pub files: Vec<FoundFile>,
     /// Names that are not kept, with the reason.
     pub unfit: Vec<(String, String)>,
@@ -87,7 +93,8 @@ pub(crate) fn walk(top: &Path) -> io::Result<FoundFiles> {
     let mut names = 0;
     let mut folders = vec![String::new()];
     while let Some(folder) = folders.pop() {
-        let opened = open_folder(top, &folder).and_then(|handle| {
+        let opened = open_top(top).and_then(|top| {
+            let handle = open_inner(top, &folder)?;
             let listed = handle.some_names(MAX_NAMES + 1 - names)?;
             Ok((handle, listed))
         });
@@ -151,33 +158,29 @@ fn visit(
 /// Opens a file that a walk has found.
 ///
 /// # Errors
-/// If it is gone, or is no regular file any more. A link to a file of another user is refused: the
-/// kernel may permit hard links to such files.
+/// As [`opener::open_below`].
 pub(crate) fn open(top: &Path, name: &str) -> io::Result<(File, FileStamp)> {
-    let (folder, name) = name.rsplit_once('/').unwrap_or(("", name));
-    let handle = open_folder(top, folder)?;
-    let file = handle.open(OsStr::new(name))?;
-    let found = file.metadata()?;
-    if found.nlink() > 1 && found.uid() != handle.uid()? {
-        return Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "it is a link to a file of another user",
-        ));
-    }
-    Ok((file, FileStamp::of(&found)))
+    let file = opener::open_below(&open_top(top)?, name)?;
+    let stamp = FileStamp::of(&file.metadata()?);
+    Ok((file, stamp))
 }
 
-fn open_folder(top: &Path, folder: &str) -> io::Result<FolderHandle> {
+/// Opens a folder that is directly in a task's folder.
+pub(super) fn open_top(top: &Path) -> io::Result<FolderHandle> {
     // The task's folder may be a link as well. No task can write the folder above it.
-    let (task, name) = crate::opener::split(top)?;
-    let mut handle = FolderHandle::itself(task)?.inner(name)?;
-    for part in folder.split('/').filter(|part| !part.is_empty()) {
-        handle = handle.inner(OsStr::new(part))?;
-    }
-    Ok(handle)
+    let (task, name) = opener::split(top)?;
+    FolderHandle::itself(task)?.inner(name)
 }
 
-/// Whether the same may be read later: the system lacks something now, or the disk fails.
+/// Opens a folder below another one without following links.
+pub(super) fn open_inner(mut top: FolderHandle, folder: &str) -> io::Result<FolderHandle> {
+    for part in folder.split('/').filter(|part| !part.is_empty()) {
+        top = top.inner(OsStr::new(part))?;
+    }
+    Ok(top)
+}
+
+/// Whether a later read may succeed: the system lacks something now, or the disk fails.
 pub(super) fn is_transient(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(

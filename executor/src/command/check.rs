@@ -81,7 +81,7 @@ pub(super) fn until_ended(
             Some(status) if status.success() => break None,
             Some(status) => break Some(status.to_string()),
             None if until_ms.is_some_and(|until_ms| clock::boottime_ms() >= until_ms) => {
-                // The children of a program, such as those of git, would continue.
+                // The child processes of a program such as git would continue.
                 let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
                 let _ = child.wait();
                 let minutes = limit_ms.unwrap_or_default() / 60_000;
@@ -171,7 +171,7 @@ fn may_run(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{find, until_ended};
-    use crate::command::environment::Paths;
+    use crate::command::environment::tests::paths;
     use std::collections::BTreeMap;
     use std::path::Path;
     use std::process;
@@ -189,17 +189,7 @@ mod tests {
 
     #[test]
     fn error_names_only_searched_folders() {
-        let paths = Paths {
-            task: "/t".into(),
-            work: "/t/work".into(),
-            hosts: "/t/hosts".into(),
-            checkpoints: "/c/job".into(),
-            is_in_bucket: false,
-            datasets: "/d".into(),
-            python: "/t/python".into(),
-            inherited_python: None,
-            image: None,
-        };
+        let paths = paths();
         let variables = BTreeMap::from([("PATH".to_owned(), "/here:/there".to_owned())]);
         let said = |name: &str| {
             let found = find("command.argv", name, &variables, &paths);

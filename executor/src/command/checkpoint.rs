@@ -59,8 +59,8 @@ fn ask() -> Result<Beginning, CheckpointFetchError> {
     Ok(beginning)
 }
 
-/// Fills the task's own checkpoint folder from the bucket. A later attempt takes the checkpoint
-/// that is the newest one then.
+/// Fills the task's own checkpoint folder from the bucket. Each later attempt asks for the newest
+/// checkpoint again.
 pub(super) fn fetch(paths: &Paths, first: &FirstCheckpoint) -> Result<(), CommandError> {
     if !first.is_in_bucket {
         return Ok(());
@@ -80,10 +80,8 @@ pub(super) fn fetch(paths: &Paths, first: &FirstCheckpoint) -> Result<(), Comman
     origin::clear(&paths.checkpoints)
         .and_then(|()| fs::rename(&part, &paths.checkpoints))
         .map_err(CommandError::write(&paths.checkpoints))?;
-    eprintln!(
-        "muster-task: begins with checkpoint {:?} of step {}",
-        first.path, first.step
-    );
+    let FirstCheckpoint { path, step, .. } = first;
+    super::say(&format!("begins with checkpoint {path:?} of step {step}"));
     Ok(())
 }
 

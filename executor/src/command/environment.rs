@@ -262,6 +262,7 @@ pub(super) mod tests {
         peers.collect()
     }
 
+    /// Folders of a task that do not exist.
     pub(in super::super) fn paths() -> Paths {
         Paths {
             task: "/t".into(),
@@ -314,7 +315,6 @@ pub(super) mod tests {
         let command = launch.spec.command.as_ref().expect("a command");
         let paths = Paths {
             inherited_python: inherited.map(str::to_owned),
-            image: None,
             ..paths()
         };
         let peers = peers(&["a:1"], &[]);

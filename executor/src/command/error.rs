@@ -45,6 +45,10 @@ pub enum CommandError {
         commit: String,
         why: &'static str,
     },
+    #[error(
+        "command.keep has {path:?}, but {link:?} of the working folder is a link; name a path without links"
+    )]
+    KeptBelowLink { path: String, link: PathBuf },
     #[error("the secrets of the program are not available")]
     Secrets(#[source] SecretsError),
     #[error("command.python.requirements is {path:?}, which {what}")]
@@ -142,6 +146,7 @@ impl CommandError {
             | Self::Code { .. }
             | Self::Git { .. }
             | Self::NoCommit { .. }
+            | Self::KeptBelowLink { .. }
             | Self::Secrets(_)
             | Self::Requirements { .. }
             | Self::Packages { .. }
@@ -161,6 +166,7 @@ impl CommandError {
         match self {
             Self::NoCommand
             | Self::NoCommit { .. }
+            | Self::KeptBelowLink { .. }
             | Self::Requirements { .. }
             | Self::Origin { .. } => false,
             Self::Code { source, .. } => source.is_of_this_node(),

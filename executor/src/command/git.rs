@@ -294,7 +294,7 @@ impl CommitSource<'_> {
     }
 }
 
-/// The answering program, what it answers, and to which host.
+/// The answering program, the password, and the host that may get it.
 struct AskPass {
     program: PathBuf,
     password: String,
@@ -339,6 +339,7 @@ fn without_git(error: CommandError) -> CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::environment::tests::paths as test_paths;
     use crate::command::test_launch;
     use serde_json::{Value, json};
 
@@ -411,13 +412,7 @@ mod tests {
             let paths = Paths {
                 task,
                 work: work.clone(),
-                hosts: PathBuf::new(),
-                checkpoints: PathBuf::new(),
-                is_in_bucket: false,
-                datasets: PathBuf::new(),
-                python: PathBuf::new(),
-                inherited_python: None,
-                image: None,
+                ..test_paths()
             };
             let source = command.git.as_ref().expect("set");
             lay_out(&paths, &test_launch(), &command, source).map(|()| work)
@@ -526,13 +521,7 @@ mod tests {
         let paths = Paths {
             task: place.path().to_owned(),
             work: place.path().to_owned(),
-            hosts: PathBuf::new(),
-            checkpoints: PathBuf::new(),
-            is_in_bucket: false,
-            datasets: PathBuf::new(),
-            python: PathBuf::new(),
-            inherited_python: None,
-            image: None,
+            ..test_paths()
         };
         let source = CommitSource {
             paths: &paths,

@@ -6,14 +6,13 @@ use super::error::CommandError;
 use crate::folder::NodeTaskFolder;
 use muster_model::spec::{Command, KeptPath};
 use std::fs;
-use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// Makes the links in the working folder, which exists. Files that are there already are moved.
 ///
 /// # Errors
-/// [`CommandError::Write`], also if a folder on the way to a kept path is a link.
+/// [`CommandError::KeptBelowLink`] if a folder on the way to a kept path is a link.
 pub(super) fn link(paths: &Paths, command: &Command) -> Result<(), CommandError> {
     let output = NodeTaskFolder::at(&paths.task).output();
     for kept in &command.keep {
@@ -39,14 +38,12 @@ pub(super) fn link(paths: &Paths, command: &Command) -> Result<(), CommandError>
 /// relative link there would have another target.
 fn refuse_links(work: &Path, name: &str) -> Result<(), CommandError> {
     for parent in Path::new(name).ancestors().skip(1) {
-        let folder = work.join(parent);
-        let is_link = !parent.as_os_str().is_empty() && folder.is_symlink();
+        let is_link = !parent.as_os_str().is_empty() && work.join(parent).is_symlink();
         if is_link {
-            let why = format!(
-                "command.keep has {name:?}, and {} is a link; name a path without links",
-                parent.display()
-            );
-            return Err(CommandError::write(folder)(io::Error::other(why)));
+            return Err(CommandError::KeptBelowLink {
+                path: name.to_owned(),
+                link: parent.to_owned(),
+            });
         }
     }
     Ok(())
@@ -63,7 +60,7 @@ fn relative(output: &Path, name: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::environment::tests::launch;
+    use super::super::environment::tests::{launch, paths};
     use super::*;
 
     #[test]
@@ -77,7 +74,7 @@ mod tests {
         let paths = Paths {
             task: task.path().to_owned(),
             work: work.clone(),
-            ..super::super::environment::tests::paths()
+            ..paths()
         };
         let mut launch = launch(1, 0);
         let command = launch.spec.command.as_mut().expect("a command");
@@ -105,8 +102,13 @@ mod tests {
         symlink("/tmp", place.path().join("logs")).expect("linked");
         fs::create_dir(place.path().join("plain")).expect("made");
         let error = refuse_links(place.path(), "logs/a/b").expect_err("a link");
-        let chain = muster_model::error_chain::chain(&error);
-        assert!(chain.contains("logs is a link"), "{chain}");
+        let said = error.to_string();
+        assert!(said.contains("command.keep has \"logs/a/b\""), "{said}");
+        assert!(
+            said.contains("\"logs\" of the working folder is a link"),
+            "{said}"
+        );
+        assert!(!error.is_retryable() && error.lacks().is_none());
         for name in ["logs", "plain/a", "new/a"] {
             assert!(refuse_links(place.path(), name).is_ok(), "{name}");
         }

@@ -5,6 +5,7 @@
 
 use super::environment::Paths;
 use super::error::CommandError;
+use super::origin::clear;
 use crate::clock;
 use muster_model::assignment::TaskLaunch;
 use rustix::fs::{FlockOperation, flock};
@@ -15,7 +16,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Folder of the kept folders, in the data folder of an executor whose tasks are processes.
+/// Folder of the kept folders, in the data folder of an executor whose tasks are processes. Earlier
+/// releases kept only Python environments, and an upgrade must find them.
 pub const FOLDER: &str = "environments";
 
 /// Maximum number of unused folders of a tenant on this node, of each kind and besides the newest.
@@ -60,14 +62,9 @@ pub(super) fn ready(
             continue;
         }
         if !path.join(COMPLETE).exists() {
-            match fs::remove_dir_all(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(CommandError::write(&path)(error));
-                }
-                _ => {}
-            }
+            clear(&path).map_err(CommandError::write(&path))?;
             if let Err(error) = make(&path) {
-                // What is there may be what filled the disk.
+                // The unfinished folder may have filled the disk.
                 let _ = fs::remove_dir_all(&path);
                 return Err(error);
             }
@@ -80,7 +77,7 @@ pub(super) fn ready(
         flock(&lock, FlockOperation::LockShared)
             .map_err(|error| CommandError::write(&path)(error.into()))?;
         if path.join(COMPLETE).exists() && is_at(&lock, &lock_path) {
-            // Without the time it is only removed earlier.
+            // If this fails, the folder is only removed earlier.
             let _ = File::open(&path).and_then(|folder| folder.set_modified(now()));
             return Ok(KeptFolder { path, lock });
         }

@@ -3,10 +3,9 @@
 use super::check::{Failed, until_ended};
 use super::environment::Paths;
 use super::error::CommandError;
+use super::origin::clear;
 use super::python::{interpreter_of, runs, step};
 use muster_model::spec::{Command, LockFile};
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -53,7 +52,7 @@ pub(super) fn make(
     command: &Command,
     (lock, path): (LockFile, &str),
 ) -> Result<(), CommandError> {
-    // Packages of the node would stand beside those of the lock file.
+    // Without packages of the node, because only the lock file names packages.
     let mut venv = process::Command::new("python3");
     venv.args(["-m", "venv", "--without-pip"]).arg(folder);
     step(
@@ -91,12 +90,8 @@ pub(super) fn make(
         let what = "uv sync";
         return Err(CommandError::Packages { what, how, said });
     }
-    match fs::remove_dir_all(folder.join(OWN_UV)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(CommandError::write(folder)(error))
-        }
-        _ => Ok(()),
-    }
+    let own_uv = folder.join(OWN_UV);
+    clear(&own_uv).map_err(CommandError::write(&own_uv))
 }
 
 /// Returns the uv of the node, or installs one beside the environment with pip.
@@ -131,7 +126,9 @@ fn find_uv(folder: &Path, paths: &Paths, command: &Command) -> Result<PathBuf, C
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::environment::tests::paths as test_paths;
     use serde_json::json;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
@@ -192,13 +189,7 @@ mod tests {
         let paths = Paths {
             task: place.path().to_owned(),
             work,
-            hosts: PathBuf::new(),
-            checkpoints: PathBuf::new(),
-            is_in_bucket: false,
-            datasets: PathBuf::new(),
-            python: PathBuf::new(),
-            inherited_python: None,
-            image: None,
+            ..test_paths()
         };
         let environment = place.path().join("env");
         make(&environment, &paths, &command, (lock, path)).expect("made");

@@ -28,7 +28,8 @@ mod torchrun;
 pub(crate) use environment::tests::test_launch;
 pub use environment::{Paths, variables};
 pub use error::CommandError;
-pub(crate) use kept::FOLDER as ENVIRONMENTS;
+pub(crate) use kept::FOLDER as KEPT_FOLDERS;
+pub(crate) use origin::BEGAN as COPIED_MARK;
 pub(crate) use port::listen;
 pub(crate) use secrets::remove as remove_secrets;
 
@@ -86,7 +87,7 @@ pub fn run(arguments: &CommandArguments) -> i32 {
             lacks: error.lacks(),
         },
     };
-    // First, because the log may take the last space of a full disk.
+    // Before the log line, which may take the last space of a full disk.
     let reported = events::append(&folder.events(), std::slice::from_ref(&report));
     if let TaskReport::Failed { message, .. } = &report {
         say(message);

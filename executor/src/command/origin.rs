@@ -20,8 +20,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// File that says that the checkpoint of another trial was copied.
-const BEGAN: &str = "began";
+/// File in [`RUNGS`] that is written after the copy from another job.
+pub(crate) const BEGAN: &str = "began";
 /// Number of the newest copies that stay in any case. A new trial begins from one of them.
 const RUNGS_KEPT: usize = 2;
 
@@ -64,12 +64,12 @@ pub(super) fn prepare(
         None => {}
     }
     match begin(folder, from) {
-        Ok(Beginning::Begun) => Ok(()),
-        Ok(Beginning::Missing) => Err(missing(
+        Ok(TrialCopy::Complete) => Ok(()),
+        Ok(TrialCopy::Missing) => Err(missing(
             from,
             "it has left no file in MUSTER_CHECKPOINT_DIR",
         )),
-        Ok(Beginning::Pruned) => Err(missing(from, "the copy of that rung is gone")),
+        Ok(TrialCopy::Pruned) => Err(missing(from, "the copy of that rung is gone")),
         Err(source) => Err(CommandError::write(folder)(source)),
     }
 }
@@ -103,7 +103,7 @@ fn begin_registered(folder: &Path, first: &FirstCheckpoint) -> io::Result<()> {
     if let Some(above) = target.parent() {
         fs::create_dir_all(above)?;
     }
-    // The job's own files: links of its program lead only where this program may read, too.
+    // The user of this task copies, so a link can lead only to a file that its program may read.
     if source.is_dir() {
         fs::create_dir_all(&target)?;
         copy(&source, &target)?;
@@ -141,10 +141,10 @@ fn keep(folder: &Path, step: u64, spared: Option<&BTreeSet<u64>>) -> io::Result<
     Ok(())
 }
 
-/// Result of a start from another trial.
+/// Result of the copy from another trial.
 #[derive(Debug, PartialEq, Eq)]
-enum Beginning {
-    Begun,
+enum TrialCopy {
+    Complete,
     /// The other trial has written no checkpoint.
     Missing,
     /// The other trial has trained on, and has no copy of the rung any more.
@@ -152,10 +152,10 @@ enum Beginning {
 }
 
 /// Copies the checkpoint of the other job into the folder, unless an earlier start has done so.
-fn begin(folder: &Path, from: Origin) -> io::Result<Beginning> {
+fn begin(folder: &Path, from: Origin) -> io::Result<TrialCopy> {
     let began = folder.join(RUNGS).join(BEGAN);
     if began.exists() {
-        return Ok(Beginning::Begun);
+        return Ok(TrialCopy::Complete);
     }
     let (job, step) = (from.job.to_string(), from.step.unwrap_or_default());
     let other = folder.with_file_name(&job);
@@ -165,7 +165,7 @@ fn begin(folder: &Path, from: Origin) -> io::Result<Beginning> {
         let newest = steps(&other.join(RUNGS))?.last().copied();
         // A copy of this very rung may have appeared since the look; then the loop repeats.
         if !has_copy && newest > Some(step) {
-            return Ok(Beginning::Pruned);
+            return Ok(TrialCopy::Pruned);
         }
         empty(folder)?;
         let copied = copy(if has_copy { &rung } else { &other }, folder);
@@ -174,19 +174,19 @@ fn begin(folder: &Path, from: Origin) -> io::Result<Beginning> {
             continue;
         }
         if has_copy && !rung.is_dir() {
-            return Ok(Beginning::Pruned);
+            return Ok(TrialCopy::Pruned);
         }
         match copied {
-            Ok(0) => return Ok(Beginning::Missing),
+            Ok(0) => return Ok(TrialCopy::Missing),
             Ok(_) => break,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !other.exists() => {
-                return Ok(Beginning::Missing);
+                return Ok(TrialCopy::Missing);
             }
             Err(error) => return Err(error),
         }
     }
     mark(folder, job, step)?;
-    Ok(Beginning::Begun)
+    Ok(TrialCopy::Complete)
 }
 
 /// Copies the files of a folder without its copies of rungs. Returns the number of its entries.
@@ -307,7 +307,7 @@ mod tests {
         let begun = begin(&jobs.copy, at(jobs.from, 1)).expect("copied");
         assert_eq!(
             (begun, read(&jobs.copy)),
-            (Beginning::Begun, "rung 1".to_owned())
+            (TrialCopy::Complete, "rung 1".to_owned())
         );
         assert!(!jobs.copy.join(RUNGS).join("1").exists(), "only the files");
     }
@@ -320,7 +320,7 @@ mod tests {
         let begun = begin(&jobs.copy, at(jobs.from, 2)).expect("copied");
         assert_eq!(
             (begun, read(&jobs.copy)),
-            (Beginning::Begun, "rung 2".to_owned())
+            (TrialCopy::Complete, "rung 2".to_owned())
         );
     }
 
@@ -349,11 +349,11 @@ mod tests {
         let jobs = jobs();
         let other: JobId = Uuid::from_u128(9).into();
         let missing = begin(&jobs.copy, at(other, 1)).expect("looked");
-        assert_eq!(missing, Beginning::Missing);
+        assert_eq!(missing, TrialCopy::Missing);
         write(&jobs.donor, "rung 5");
         keep(&jobs.donor, 4, Some(&BTreeSet::new())).expect("kept");
         let pruned = begin(&jobs.copy, at(jobs.from, 3)).expect("looked");
-        assert_eq!(pruned, Beginning::Pruned);
+        assert_eq!(pruned, TrialCopy::Pruned);
     }
 
     #[test]

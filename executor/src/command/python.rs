@@ -124,10 +124,7 @@ fn key(
     image: Option<&str>,
 ) -> Result<String, CommandError> {
     let version = process::Command::new("python3").arg("-VV").output();
-    let version = version.map_err(|source| CommandError::Start {
-        program: PathBuf::from("python3"),
-        source,
-    })?;
+    let version = version.map_err(CommandError::start("python3"))?;
     let mut digest = ArchiveDigest::default();
     digest.update(&version.stdout);
     // An environment refers to the interpreter and the libraries of its image.

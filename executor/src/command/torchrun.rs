@@ -13,7 +13,7 @@ const MOST_RESTARTS: u32 = 3;
 /// `--max-restarts` of the agent. It also counts workers that fail because others have left, so the
 /// rendezvous has the limit that matters.
 const AGENT_RESTARTS: &str = "100000";
-/// Folder of a distribution beside the Python package. Its entry point is how `torchrun` finds the
+/// Folder of a distribution beside the Python package. By its entry point `torchrun` finds the
 /// backend without an installation.
 pub(super) const DISTRIBUTION: &str =
     concat!("muster_task-", env!("CARGO_PKG_VERSION"), ".dist-info");

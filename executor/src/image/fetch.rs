@@ -8,7 +8,7 @@ use super::folders::{CacheFolders, FILES, ImageInfo, blob_key};
 use super::registry::{ImageConfig, Registry, ResolvedImage};
 use super::unpack::Unpacking;
 use futures::StreamExt as _;
-use muster_archive::ArchiveDigest;
+use muster_archive::digest_of;
 use muster_model::error_chain::chain;
 use oci_client::manifest::OciDescriptor;
 use rustix::fs::{FlockOperation, flock};
@@ -20,7 +20,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::future::Future;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -140,8 +140,8 @@ async fn fetch(arguments: &FetchArguments) -> Result<String, ImageError> {
         arguments.auth_file.as_deref(),
         patience,
     )?;
-    // Only what was pulled under this name. The lists of images that a tenant may use contain
-    // names, and an image must not come by its digest under another one.
+    // Only an image that was pulled under this name. The lists of images that a tenant may use
+    // contain names, and its digest under another name must not give access to an image.
     let last = cache.last_digest(image);
     let last = last.filter(|digest| cache.info(digest).is_some());
     if registry.has_fixed_digest()
@@ -267,7 +267,7 @@ fn total_size(arguments: &FetchArguments, layers: &[OciDescriptor]) -> Result<u6
     Ok(total)
 }
 
-/// Layers that the cache does not have from this repository, or not intact, each once.
+/// Layers that this repository has not sent yet or that have changed in the cache, each once.
 fn missing<'l>(
     cache: &CacheFolders,
     repository: &str,
@@ -292,17 +292,10 @@ fn missing<'l>(
 /// Whether a layer of the cache has its digest. Digests of other kinds than SHA-256 are verified
 /// only by the download.
 fn is_intact(blob: &Path, digest: &str) -> io::Result<bool> {
-    let mut file = File::open(blob)?;
-    let Some(expected) = digest.strip_prefix("sha256:") else {
-        return Ok(true);
-    };
-    let mut hashed = ArchiveDigest::default();
-    let mut piece = vec![0; 1 << 18];
-    loop {
-        match file.read(&mut piece)? {
-            0 => return Ok(hashed.hex() == expected),
-            read => hashed.update(&piece[..read]),
-        }
+    let file = File::open(blob)?;
+    match digest.strip_prefix("sha256:") {
+        Some(expected) => Ok(digest_of(file)? == expected),
+        None => Ok(true),
     }
 }
 
@@ -537,9 +530,8 @@ mod tests {
     fn changed_layer_of_cache_is_not_intact() {
         let place = tempfile::tempdir().expect("a folder");
         let blob = place.path().join("blob");
-        let mut hashed = ArchiveDigest::default();
-        hashed.update(b"layer");
-        let digest = format!("sha256:{}", hashed.hex());
+        let digest = digest_of(&b"layer"[..]).expect("read");
+        let digest = format!("sha256:{digest}");
         assert!(is_intact(&blob, &digest).is_err());
         fs::write(&blob, "layer").expect("written");
         assert!(is_intact(&blob, &digest).expect("read"));

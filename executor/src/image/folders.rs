@@ -29,7 +29,7 @@ pub(crate) const FILES: &str = "fs";
 /// An image on this node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageInfo {
-    /// Name by which a job asked for it first. In the view of a task it is that of its own job.
+    /// Name in the document of the first job. In the view of a task, the name in its own document.
     pub image: String,
     /// Digest of its manifest, such as `sha256:…`.
     pub digest: String,
@@ -204,7 +204,7 @@ impl CacheFolders {
     pub(super) fn touch(&self, path: &Path) {
         let info = path.join(INFO);
         let path = if info.is_file() { &info } else { path };
-        // Without the time it is only removed earlier.
+        // If this fails, the image or layer is only removed earlier.
         let Ok(file) = File::open(path) else {
             return;
         };
@@ -351,7 +351,7 @@ impl CacheFolders {
 }
 
 /// Name of a layer in the cache. A tenant may use a layer only if a repository that it may use has
-/// sent it, so each repository has files of its own.
+/// sent it, so repositories share no files.
 pub(super) fn blob_key(repository: &str, digest: &str) -> String {
     let mut hashed = ArchiveDigest::default();
     hashed.update(repository.as_bytes());
@@ -402,6 +402,17 @@ mod tests {
         info.set_modified(at).expect("ours");
     }
 
+    /// Records that a task uses an image.
+    fn record_use(cache: &CacheFolders, digest: &str) {
+        let used = ImageUse {
+            job: JobId(uuid::Uuid::nil()),
+            revision: 1,
+            digest: digest.to_owned(),
+        };
+        let text = serde_json::to_vec(&used).expect("JSON");
+        fs::write(cache.uses().join("task"), text).expect("written");
+    }
+
     #[test]
     fn image_whose_use_begins_is_not_removed() {
         let place = tempfile::tempdir().expect("a folder");
@@ -416,13 +427,7 @@ mod tests {
         });
         std::thread::sleep(Duration::from_millis(50));
         assert!(cache.info("sha256:a").is_some(), "the removal waits");
-        let used = ImageUse {
-            job: JobId(uuid::Uuid::nil()),
-            revision: 1,
-            digest: "sha256:a".to_owned(),
-        };
-        let text = serde_json::to_vec(&used).expect("JSON");
-        fs::write(cache.uses().join("task"), text).expect("written");
+        record_use(&cache, "sha256:a");
         drop(held);
         assert!(!removing.join().expect("it ended"));
         assert!(cache.info("sha256:a").is_some());
@@ -438,13 +443,7 @@ mod tests {
         }
         fs::write(cache.blob("sha256:d"), [0; 50]).expect("written");
         let nothing = BTreeSet::new();
-        let used = ImageUse {
-            job: JobId(uuid::Uuid::nil()),
-            revision: 1,
-            digest: "sha256:a".to_owned(),
-        };
-        let text = serde_json::to_vec(&used).expect("JSON");
-        fs::write(cache.uses().join("task"), text).expect("written");
+        record_use(&cache, "sha256:a");
         let has = |digest| cache.info(digest).is_some();
         cache.make_room(0, 350, &nothing);
         assert!(has("sha256:a") && has("sha256:b") && has("sha256:c"));

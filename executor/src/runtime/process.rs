@@ -4,7 +4,7 @@
 use super::shims::{Shims, StartedShim};
 use super::sockets::{self, Sockets};
 use super::{RunnerStatus, Runtime, ShimCommand};
-use crate::command::ENVIRONMENTS;
+use crate::command::KEPT_FOLDERS;
 use crate::config::ExecutorConfig;
 use crate::error::ExecutorError;
 use crate::gc;
@@ -32,7 +32,7 @@ pub struct ProcessRuntime {
     listen_host: String,
     limits: CgroupLimits,
     task_users: Option<TaskUsers>,
-    environments: PathBuf,
+    kept_folders: PathBuf,
     sockets: Sockets,
     /// Shims that this daemon has started and not reaped.
     children: BTreeMap<TaskId, Child>,
@@ -59,13 +59,13 @@ impl ProcessRuntime {
     /// If the path of this program cannot be determined, or if `data` cannot be written.
     pub fn new(config: &ExecutorConfig, limits: CgroupLimits) -> Result<Self, ExecutorError> {
         let data = &config.data_dir;
-        let environments = data.join(ENVIRONMENTS);
-        std::fs::create_dir_all(&environments).map_err(ExecutorError::write(&environments))?;
+        let kept_folders = data.join(KEPT_FOLDERS);
+        std::fs::create_dir_all(&kept_folders).map_err(ExecutorError::write(&kept_folders))?;
         if config.task_user.is_some() {
             // An earlier release gave the folder to the tasks' user.
             let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
-            let owned = chown(&environments, Some(uid), Some(gid));
-            owned.map_err(ExecutorError::write(&environments))?;
+            let owned = chown(&kept_folders, Some(uid), Some(gid));
+            owned.map_err(ExecutorError::write(&kept_folders))?;
         }
         let shim_binary = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
         Ok(Self {
@@ -73,7 +73,7 @@ impl ProcessRuntime {
             listen_host: config.listen_host.clone(),
             limits,
             task_users: config.task_user,
-            environments,
+            kept_folders,
             sockets: Sockets::open(data).map_err(ExecutorError::write(data))?,
             children: BTreeMap::new(),
             reaped: BTreeMap::new(),
@@ -162,8 +162,8 @@ impl Runtime for ProcessRuntime {
         let launch = &launch;
         let user = self.task_users.map(|users| users.of(launch)).transpose()?;
         if let Some(user) = user {
-            let place = self.environments.join(launch.tenant_id.to_string());
-            let made = make_environments(&place, user);
+            let place = self.kept_folders.join(launch.tenant_id.to_string());
+            let made = make_kept_folders(&place, user);
             made.map_err(ExecutorError::write(&place))?;
         }
         if sockets::meets_others(launch) {
@@ -272,9 +272,9 @@ impl Runtime for ProcessRuntime {
     }
 }
 
-/// Creates the folder of a tenant's Python environments, which its tasks make. Environments of
-/// another user are removed: that user could have changed them.
-fn make_environments(place: &Path, user: TaskUser) -> io::Result<()> {
+/// Creates the folder of a tenant's kept folders, which its tasks make: Python environments and
+/// fetched commits. Those of another user are removed, because that user could have changed them.
+fn make_kept_folders(place: &Path, user: TaskUser) -> io::Result<()> {
     match fs::symlink_metadata(place) {
         Ok(found) if found.uid() == user.uid => return Ok(()),
         Ok(_) => gc::remove_folder(place)?,

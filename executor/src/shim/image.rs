@@ -4,7 +4,7 @@ use super::ShimArguments;
 use super::image_view::{ImageView, OWN_FOLDERS, start_inside};
 use super::isolation::make_temporary;
 use super::loader::{FOLDER, OwnProgram};
-use crate::command::ENVIRONMENTS;
+use crate::command::KEPT_FOLDERS;
 use crate::folder::NodeTaskFolder;
 use crate::image::{FILES, INFO, ImageInfo, gpu_access};
 use crate::task_file::TaskFile;
@@ -73,7 +73,7 @@ fn view(
     let mut covered = vec![data.clone(), arguments.dataset_root.clone()];
     let mut shown = vec![
         folder.path().to_owned(),
-        data.join(ENVIRONMENTS).join(&tenant),
+        data.join(KEPT_FOLDERS).join(&tenant),
         arguments.dataset_root.clone(),
     ];
     if let Ok(Place::Folder(root)) = arguments.checkpoint_root.parse() {

@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Id of the only experiment of a program, that of its job. Every name leads to it.
 pub(super) const EXPERIMENT: &str = "0";
 
-/// Tasks that may make requests, and the runs of those that have. The node's loop shares them with
-/// the server.
+/// Tasks that may make requests, and the runs of tasks that have made one. The node's loop and
+/// the server share them.
 #[derive(Debug, Clone, Default)]
 pub struct TrackedRuns {
     runs: Arc<Mutex<BTreeMap<TaskId, TrackedTask>>>,

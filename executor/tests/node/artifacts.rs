@@ -2,7 +2,7 @@
 //! a kill and a restart of the daemon.
 
 use crate::artifact_records::RecordedArtifact;
-use crate::command::{introduce, told};
+use crate::command::{self, introduce, told};
 use crate::scheduler::TaskToAssign;
 use crate::site::Site;
 use muster_model::artifact::artifact_folder;
@@ -15,11 +15,8 @@ use std::process::Command;
 
 fn start(site: &Site, rank: u32, script: &str) -> TaskToAssign {
     fs::create_dir_all(site.path().join("checkpoints")).expect("made");
-    let mut tasks = [site.command(rank, json!({ "argv": ["sh", "-c", script] }))];
-    site.scheduler.assign(1, &tasks);
-    introduce(site, &mut tasks);
-    let [task] = tasks;
-    task
+    let task = site.command(rank, json!({ "argv": ["sh", "-c", script] }));
+    command::start(site, task)
 }
 
 fn row(site: &Site, path: &str) -> Option<RecordedArtifact> {

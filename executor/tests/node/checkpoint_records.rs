@@ -1,4 +1,4 @@
-//! Checkpoints of the scheduler for tests: rows in memory, of which the newest stay.
+//! Checkpoints of the scheduler for tests: rows in memory. The newest rows stay.
 
 use crate::artifact_records::ArtifactRecords;
 use muster_model::task::Role;
@@ -26,7 +26,7 @@ pub struct CheckpointRecords {
     pub rows: Vec<CheckpointRow>,
     /// Number of newest rows that stay; 0 for all.
     pub keep: usize,
-    /// With which every program begins.
+    /// Checkpoint with which every program begins.
     pub first: Option<FirstCheckpoint>,
     recorded: u128,
 }

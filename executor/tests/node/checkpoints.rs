@@ -1,7 +1,7 @@
 //! Checkpoints of programs in a shared folder: reports with a path, the pattern of the document,
 //! pruning, and the start from another job.
 
-use crate::command::{introduce, told};
+use crate::command::{start, told};
 use crate::scheduler::TaskToAssign;
 use crate::site::Site;
 use muster_model::assignment::TaskReport;
@@ -15,14 +15,6 @@ use uuid::Uuid;
 fn task(site: &Site, script: &str) -> TaskToAssign {
     fs::create_dir_all(site.path().join("checkpoints")).expect("made");
     site.command(0, json!({ "argv": ["sh", "-c", script] }))
-}
-
-fn start(site: &Site, task: TaskToAssign) -> TaskToAssign {
-    let mut tasks = [task];
-    site.scheduler.assign(1, &tasks);
-    introduce(site, &mut tasks);
-    let [task] = tasks;
-    task
 }
 
 fn folder_of(site: &Site, tenant: &str, job: &str) -> PathBuf {

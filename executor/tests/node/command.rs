@@ -5,7 +5,7 @@ use crate::scheduler::TaskToAssign;
 use crate::site::Site;
 use muster_model::assignment::{Observed, Peer, Peers, TaskReport};
 use muster_model::id::NodeId;
-use muster_model::task::Outcome;
+use muster_model::task::{Outcome, Role};
 use serde_json::{Value, json};
 use std::fs;
 use uuid::Uuid;
@@ -54,6 +54,45 @@ pub fn introduce(site: &Site, tasks: &mut [TaskToAssign]) -> Vec<String> {
     }
     site.scheduler.assign(2, tasks);
     addresses
+}
+
+/// Starts a task with the addresses of its job, and returns it with them.
+pub fn start(site: &Site, task: TaskToAssign) -> TaskToAssign {
+    let mut tasks = [task];
+    site.scheduler.assign(1, &tasks);
+    introduce(site, &mut tasks);
+    let [task] = tasks;
+    task
+}
+
+/// Returns a program as the only worker of its job, which does not wait for its own address.
+pub fn alone(site: &Site, slot: u32, command: Value) -> TaskToAssign {
+    let mut task = site.command(slot, command);
+    task.launch.role = Role::Worker { rank: 0 };
+    let own = Peer {
+        task_id: task.id(),
+        node_id: NodeId(Uuid::from_u128(1)),
+        address: None,
+    };
+    task.peers = Peers {
+        revision: 7,
+        workers: vec![own],
+        ..Peers::default()
+    };
+    task
+}
+
+/// Runs a program that prints `end` last, and returns its outcome and its log.
+pub fn run(site: &Site, generation: u64, task: TaskToAssign) -> (Outcome, String) {
+    let tasks = [task];
+    site.scheduler.assign(generation, &tasks);
+    let outcome = site.until_gone(&tasks[0]);
+    site.until("its log is complete", |heard| {
+        let log = heard.log(tasks[0].id());
+        !matches!(outcome, Outcome::Exited { code: 0, .. }) || log.ends_with("end\n")
+    });
+    let log = site.scheduler.heard().log(tasks[0].id());
+    (outcome, log)
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Programs in images of a real registry, on a node without a container runtime.
 
-use crate::command::{introduce, told};
+use crate::command::{alone, introduce, run, told};
 use crate::isolation::{VICTIM, program_of, start_victim};
 use crate::registry::{Registry, busybox, one_file};
 use crate::scheduler::TaskToAssign;
 use crate::site::Site;
-use muster_model::assignment::{Peer, Peers, TaskReport};
-use muster_model::id::{JobId, NodeId};
+use muster_model::assignment::TaskReport;
+use muster_model::id::JobId;
 use muster_model::task::Outcome;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -15,36 +15,11 @@ use uuid::Uuid;
 
 /// Returns a program in an image, as the only worker of its own job.
 fn in_image(site: &Site, slot: u32, image: &str, command: Value) -> TaskToAssign {
-    let mut task = site.command(slot, command);
+    let mut task = alone(site, slot, command);
     task.launch.spec.pod.image = Some(image.to_owned());
     task.launch.job_id = JobId(Uuid::from_u128(100 + u128::from(slot)));
     task.launch.tenant_number = Some(slot);
-    task.launch.role = serde_json::from_value(json!({ "kind": "worker", "rank": 0 })).expect("one");
-    // A job of one process does not wait for its own address.
-    let own = Peer {
-        task_id: task.id(),
-        node_id: NodeId(Uuid::from_u128(1)),
-        address: None,
-    };
-    task.peers = Peers {
-        revision: 7,
-        workers: vec![own],
-        ..Peers::default()
-    };
     task
-}
-
-/// Runs the program to its end and returns its outcome and its log.
-fn run(site: &Site, generation: u64, task: TaskToAssign) -> (Outcome, String) {
-    let tasks = [task];
-    site.scheduler.assign(generation, &tasks);
-    let outcome = site.until_gone(&tasks[0]);
-    site.until("its log is complete", |heard| {
-        let log = heard.log(tasks[0].id());
-        !matches!(outcome, Outcome::Exited { code: 0, .. }) || log.ends_with("end\n")
-    });
-    let log = site.scheduler.heard().log(tasks[0].id());
-    (outcome, log)
 }
 
 fn settings(registry: &Registry) -> Vec<&str> {

@@ -1,10 +1,9 @@
 //! Code and Python environments of programs: a killed daemon, a killed task and a full disk while
 //! they are fetched or made.
 
+use crate::command::{alone, run};
 use crate::scheduler::TaskToAssign;
 use crate::site::Site;
-use muster_model::assignment::{Peer, Peers};
-use muster_model::id::NodeId;
 use muster_model::spec::{code_folder, code_object};
 use muster_model::task::Outcome;
 use serde_json::{Value, json};
@@ -17,7 +16,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-use uuid::Uuid;
 
 /// Writes a wheel of the package `greeting` with some bytes that cannot be compressed.
 const WHEEL: &str = r#"
@@ -104,32 +102,11 @@ fn answer(mut stream: TcpStream, wheel: &PathBuf, is_held: &AtomicBool) -> Optio
     stream.write_all(&body).ok()
 }
 
-/// Returns a program as the only worker of its job, which does not wait for its own address.
-fn alone(site: &Site, slot: u32, command: Value) -> TaskToAssign {
-    let mut task = site.command(slot, command);
-    task.launch.role = serde_json::from_value(json!({ "kind": "worker", "rank": 0 })).expect("one");
-    let own = Peer {
-        task_id: task.id(),
-        node_id: NodeId(Uuid::from_u128(1)),
-        address: None,
-    };
-    task.peers = Peers {
-        revision: 7,
-        workers: vec![own],
-        ..Peers::default()
-    };
-    task
-}
-
-/// Runs a program that prints `end`, and returns its log.
-fn succeeds(site: &Site, generation: u64, task: &TaskToAssign) -> String {
-    site.scheduler
-        .assign(generation, std::slice::from_ref(task));
-    let outcome = site.until_gone(task);
-    let log = site.scheduler.heard().log(task.id());
+/// Runs a program that prints `end` last, and returns its log.
+fn succeeds(site: &Site, generation: u64, task: TaskToAssign) -> String {
+    let (outcome, log) = run(site, generation, task);
     assert_eq!(outcome, Outcome::exited(0), "{log}");
-    site.until_log_has(task, "end");
-    site.scheduler.heard().log(task.id())
+    log
 }
 
 /// Stores a code archive of one file of this many bytes and returns its SHA-256.
@@ -215,9 +192,9 @@ fn environment_of_killed_task_is_made_again() {
         Outcome::Exited { code: 0, .. }
     ));
     index.is_held.store(false, Ordering::SeqCst);
-    let log = succeeds(&site, 2, &alone(&site, 1, index.program()));
+    let log = succeeds(&site, 2, alone(&site, 1, index.program()));
     assert!(log.contains("installing") && log.contains("hello"), "{log}");
-    let log = succeeds(&site, 3, &alone(&site, 2, index.program()));
+    let log = succeeds(&site, 3, alone(&site, 2, index.program()));
     assert!(!log.contains("installing"), "{log}");
     site.finish();
 }
@@ -229,7 +206,7 @@ fn code_without_space_names_it_and_leaves_room() {
     site.scheduler.assign(1, std::slice::from_ref(&large));
     let outcome = site.until_gone(&large);
     assert!(outcome.to_string().contains("No space left"), "{outcome}");
-    let log = succeeds(&site, 2, &alone(&site, 1, sized(&store(&site, 1000))));
+    let log = succeeds(&site, 2, alone(&site, 1, sized(&store(&site, 1000))));
     assert!(log.contains("1000"), "{log}");
     site.finish();
 }
@@ -245,6 +222,6 @@ fn environment_without_space_names_it_and_leaves_nothing() {
     assert!(outcome.contains("No space left"), "{outcome}");
     assert_eq!(environments(&site), Vec::<String>::new());
     let small = Index::start(10, false);
-    succeeds(&site, 2, &alone(&site, 1, small.program()));
+    succeeds(&site, 2, alone(&site, 1, small.program()));
     site.finish();
 }

@@ -1,6 +1,6 @@
 //! Requests for a checkpoint before a stop: the program answers, ends, or does neither.
 
-use crate::command::{introduce, told};
+use crate::command::{introduce, start, told};
 use crate::driver;
 use crate::scheduler::TaskToAssign;
 use crate::site::Site;
@@ -30,15 +30,6 @@ fn python_or_shell(site: &Site, rank: u32, timeout_s: u32, argv: &[&str]) -> Tas
     task
 }
 
-/// Starts one task.
-fn started(site: &Site, task: TaskToAssign) -> TaskToAssign {
-    let mut tasks = [task];
-    site.scheduler.assign(1, &tasks);
-    introduce(site, &mut tasks);
-    let [task] = tasks;
-    task
-}
-
 /// Results of requests, with the reported checkpoints before them.
 fn results(site: &Site, task: &TaskToAssign) -> (Vec<u64>, Vec<RequestResult>) {
     let (mut steps, mut results) = (Vec::new(), Vec::new());
@@ -59,7 +50,7 @@ fn program_answers_the_signal_and_is_then_stopped() {
     let mut task = worker(&site, 0, LONG_S, script);
     let request = &mut task.launch.spec.preemption.checkpoint_on_request;
     request.as_mut().expect("declared").signal = Some(RequestSignal::Usr1);
-    let task = started(&site, task);
+    let task = start(&site, task);
     site.until_log_has(&task, "up USR1");
     site.scheduler.assign(3, &[task.asked()]);
     assert_eq!(site.until_gone(&task), Outcome::stopped());
@@ -76,7 +67,7 @@ fn program_answers_the_signal_and_is_then_stopped() {
 fn report_before_the_request_is_no_answer_and_time_out_stops() {
     let site = Site::started(10_000, &[]);
     let script = format!("echo muster: checkpoint step=3; {SILENT}");
-    let task = started(&site, worker(&site, 0, 1, &script));
+    let task = start(&site, worker(&site, 0, 1, &script));
     site.until_it("the report is kept", || results(&site, &task).0 == [3]);
     site.scheduler.assign(3, &[task.asked()]);
     assert_eq!(site.until_gone(&task), Outcome::stopped());
@@ -96,7 +87,7 @@ fn report_before_the_request_is_no_answer_and_time_out_stops() {
 #[test]
 fn stop_without_a_request_ends_the_wait() {
     let site = Site::started(10_000, &[]);
-    let task = started(&site, worker(&site, 0, LONG_S, SILENT));
+    let task = start(&site, worker(&site, 0, LONG_S, SILENT));
     site.scheduler.assign(3, &[task.asked()]);
     site.until_log_has(&task, "asked");
     site.scheduler.assign(4, &[task.stopped()]);
@@ -121,7 +112,7 @@ if len(sys.argv) > 1:
 fn program_may_exit_after_its_checkpoint() {
     let site = Site::started(10_000, &[]);
     let answers = ["python3", "-c", EXITS, "7"];
-    let answers = started(&site, python_or_shell(&site, 0, LONG_S, &answers));
+    let answers = start(&site, python_or_shell(&site, 0, LONG_S, &answers));
     site.until_log_has(&answers, "up");
     site.scheduler.assign(3, &[answers.asked()]);
     assert_eq!(site.until_gone(&answers), Outcome::stopped());
@@ -135,7 +126,7 @@ fn program_may_exit_after_its_checkpoint() {
 fn end_without_a_checkpoint_is_no_failure() {
     let site = Site::started(10_000, &[]);
     let script = "until [ -e \"$MUSTER_CHECKPOINT_REQUEST\" ]; do sleep 0.01; done; exit 9";
-    let task = started(&site, worker(&site, 0, LONG_S, script));
+    let task = start(&site, worker(&site, 0, LONG_S, script));
     site.until_running(&task);
     site.scheduler.assign(3, &[task.asked()]);
     assert_eq!(site.until_gone(&task), Outcome::stopped());
@@ -147,7 +138,7 @@ fn end_without_a_checkpoint_is_no_failure() {
 fn answer_stops_the_program_while_no_daemon_runs() {
     let mut site = Site::started(60_000, &[]);
     let script = "trap 'exit 0' TERM; until [ -e \"$MUSTER_CHECKPOINT_REQUEST\" ]; do sleep 0.01; done; echo asked; until [ -e go ]; do sleep 0.01; done; echo muster: checkpoint step=5; while :; do sleep 0.01; done";
-    let task = started(&site, worker(&site, 0, LONG_S, script));
+    let task = start(&site, worker(&site, 0, LONG_S, script));
     site.scheduler.assign(3, &[task.asked()]);
     site.until_log_has(&task, "asked");
     let request = site.task_folder(&task).join("checkpoint-request.json");
@@ -196,7 +187,7 @@ fn other_ranks_wait_for_the_scheduler() {
 #[test]
 fn suspended_program_is_stopped_at_once() {
     let site = Site::started(10_000, &[]);
-    let mut task = started(&site, worker(&site, 0, LONG_S, SILENT));
+    let mut task = start(&site, worker(&site, 0, LONG_S, SILENT));
     site.until_running(&task);
     driver::turn(&site, &mut task, 1);
     driver::until_suspended(&site, &task, 1);

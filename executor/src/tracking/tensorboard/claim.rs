@@ -1,5 +1,5 @@
-//! Names that one interface has logged first. Values that another interface logs under these names
-//! are not counted, nor are those of another name for the same quantity of the curve.
+//! Names that one interface has logged first. Values of another interface are not counted if they
+//! have such a name, or another name for the same quantity of the curve.
 
 use super::super::metric::{Meaning, meaning};
 use serde::{Deserialize, Serialize};

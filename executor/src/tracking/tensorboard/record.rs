@@ -4,7 +4,7 @@
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Maximum size of a record that is read. Longer ones are images, graphs and the like.
+/// Maximum size of a record that is read. Longer records are images or graphs.
 pub(super) const MAX_RECORD_BYTES: u64 = 256 << 10;
 /// Bytes before and behind the data.
 const HEAD_BYTES: u64 = 12;
