@@ -12,7 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use muster_model::error_chain::chain;
 use muster_model::id::JobId;
-use muster_model::spec::FieldError;
+use muster_model::spec::{DNS_LABEL_RULE, FieldError, is_dns_label};
 use muster_model::view::Problem;
 use muster_store::StoreError;
 
@@ -259,6 +259,21 @@ impl ApiError {
             error.to_string(),
             vec![error],
         )
+    }
+
+    /// Refuses a name in the path that is no DNS label.
+    ///
+    /// # Errors
+    /// [`ProblemKind::InvalidParameter`].
+    pub fn check_label(name: &str) -> Result<(), Self> {
+        if is_dns_label(name) {
+            return Ok(());
+        }
+        Err(Self::parameter(
+            "name",
+            &format!("{name:?}"),
+            DNS_LABEL_RULE,
+        ))
     }
 
     /// Returns the refusal of a missing object. `what` contains its name, such as `job 0190…`.

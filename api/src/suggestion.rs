@@ -44,6 +44,15 @@ pub fn suggestion<'a>(name: &str, valid: &[&'a str]) -> Option<&'a str> {
     })
 }
 
+/// Returns the end of the refusal for an unknown name: the nearest known one, or the command that
+/// lists all.
+pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, list: &str) -> String {
+    similar(name, known).map_or_else(
+        || format!("; `{list}` lists all"),
+        |other| format!("; did you mean {other}?"),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::suggestion;

@@ -1,6 +1,6 @@
 //! Admission of executors: a client with only the join token cannot read the tasks of a node.
 
-use crate::support::{Greeting, Node, Shell, Store, TOKEN};
+use crate::support::{Greeting, Node, OWN, Shell, Store};
 use muster_model::actor::Actor;
 use muster_scheduler::clock;
 use muster_scheduler::config::Rejoin;
@@ -9,17 +9,6 @@ use muster_store::pool;
 use tonic::Code;
 
 const LEASE_MS: u64 = 30_000;
-const OWN: Greeting<'static> = Greeting {
-    name: "node-1",
-    token: TOKEN,
-    gpus: 1,
-    identity: "folder",
-    credential: "own secret",
-    generation: 0,
-    takes_parts: true,
-    memory_bytes: 64 << 30,
-    pods: None,
-};
 
 async fn refused(shell: &Shell, greeting: &Greeting<'_>) -> tonic::Status {
     let greeted = Node::greet(shell.address, greeting).await;

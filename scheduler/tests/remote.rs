@@ -1,6 +1,6 @@
 //! Remote sessions: only the API server that stored a session and the node of its task meet.
 
-use crate::support::{Greeting, Node, Shell, Store, TOKEN};
+use crate::support::{Greeting, Node, OWN, Shell, Store, TOKEN};
 use muster_model::actor::Actor;
 use muster_model::assignment::Observed;
 use muster_model::event::Event;
@@ -20,17 +20,6 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 
-const OWN: Greeting<'static> = Greeting {
-    name: "node-1",
-    token: TOKEN,
-    gpus: 1,
-    identity: "folder",
-    credential: "own secret",
-    generation: 0,
-    takes_parts: true,
-    memory_bytes: 64 << 30,
-    pods: None,
-};
 const KEY: &str = "key of the session";
 
 struct Stream {

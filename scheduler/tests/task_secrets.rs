@@ -1,6 +1,6 @@
 //! Values of secrets reach only the node that runs the task.
 
-use crate::support::{Greeting, Node, Shell, Store, TOKEN};
+use crate::support::{Greeting, Node, OWN, Shell, Store, TOKEN};
 use muster_model::actor::Actor;
 use muster_model::id::JobId;
 use muster_proto::session as proto;
@@ -10,18 +10,6 @@ use muster_scheduler::clock;
 use muster_secret::{KeySource, Keyring, Owner, Sealed, SecretValue, new_key};
 use muster_store::secret::{self, SecretRow};
 use tonic::{Code, Status};
-
-const OWN: Greeting<'static> = Greeting {
-    name: "node-1",
-    token: TOKEN,
-    gpus: 1,
-    identity: "folder",
-    credential: "own secret",
-    generation: 0,
-    takes_parts: true,
-    memory_bytes: 64 << 30,
-    pods: None,
-};
 
 struct Cluster {
     store: Store,

@@ -3,7 +3,7 @@
 use crate::command::UsageError;
 use anyhow::Context as _;
 use muster_document::DocumentError;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::io::Read as _;
 use std::path::Path;
 
@@ -51,6 +51,14 @@ pub fn read(file: &Path) -> anyhow::Result<Value> {
     parse(&text).map_err(|error| {
         UsageError(format!("{file} cannot be read as YAML or JSON: {error}")).into()
     })
+}
+
+/// Returns the map in a field of the document, which is made if it is left out. `None` if the field
+/// is no map; the server refuses it.
+pub fn map_in<'d>(document: &'d mut Value, field: &str) -> Option<&'d mut Map<String, Value>> {
+    let fields = document.as_object_mut()?;
+    let map = fields.entry(field).or_insert_with(|| Map::new().into());
+    map.as_object_mut()
 }
 
 /// # Errors

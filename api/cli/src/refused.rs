@@ -13,28 +13,42 @@ pub struct RefusedDocument(String);
 /// Adds the lines of the file to the errors of a refused document. Other errors, and those of a
 /// document from standard input (`-`), are returned as they are.
 pub fn with_lines(error: ClientError, file: Option<&Path>) -> anyhow::Error {
+    with_lines_of(error, file, "")
+}
+
+/// Does the same for a file that is the part of the document at `prefix`, such as `job.`. Errors
+/// outside of this part do not name the file.
+pub fn with_lines_of(error: ClientError, file: Option<&Path>, prefix: &str) -> anyhow::Error {
     let text = file.and_then(|file| std::fs::read_to_string(file).ok());
     match (error, file, text) {
-        (ClientError::Problem(problem), Some(file), Some(text)) if !problem.errors.is_empty() => {
-            RefusedDocument(located(&problem, &file.display().to_string(), &text)).into()
+        (ClientError::Problem(problem), Some(file), Some(text)) if is_of_document(&problem) => {
+            let file = file.display().to_string();
+            RefusedDocument(located(&problem, &file, (prefix, &text))).into()
         }
         (error, ..) => error.into(),
     }
 }
 
-fn located(problem: &Problem, file: &str, text: &str) -> String {
+/// Whether the errors are those of a document. A parameter, such as the name in the path, is not
+/// part of it.
+fn is_of_document(problem: &Problem) -> bool {
+    !problem.errors.is_empty() && !problem.kind.ends_with("invalid-parameter")
+}
+
+fn located(problem: &Problem, file: &str, (prefix, text): (&str, &str)) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut said = format!("{}:", problem.title);
     for error in &problem.errors {
-        match line_of(&lines, &error.field) {
-            Some(at) => {
+        let field = error.field.strip_prefix(prefix);
+        let line = field.and_then(|field| line_of(&lines, field));
+        let _ = match (field, line) {
+            (None, _) => write!(said, "\n{error}"),
+            (Some(_), None) => write!(said, "\n{file}: {error}"),
+            (Some(_), Some(at)) => {
                 let line = lines[at].trim();
-                let _ = write!(said, "\n{file}:{}: {error}\n    {line}", at + 1);
+                write!(said, "\n{file}:{}: {error}\n    {line}", at + 1)
             }
-            None => {
-                let _ = write!(said, "\n{file}: {error}");
-            }
-        }
+        };
     }
     said
 }
@@ -106,7 +120,31 @@ fn indent(line: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::line_of;
+    use super::{is_of_document, line_of, located};
+    use muster_model::view::Problem;
+
+    fn problem(kind: &str, fields: &[&str]) -> Problem {
+        let error =
+            |field: &&str| serde_json::json!({ "field": field, "value": "1", "expected": "2" });
+        let errors: Vec<_> = fields.iter().map(error).collect();
+        let problem = serde_json::json!({
+            "type": format!("urn:muster:problem:{kind}"), "title": "It is not valid", "status": 422,
+            "detail": "", "errors": errors,
+        });
+        serde_json::from_value(problem).expect("a problem")
+    }
+
+    #[test]
+    fn errors_outside_of_the_files_part_do_not_name_it() {
+        let found = problem("invalid-body", &["cron", "job.name", "job.none"]);
+        assert!(is_of_document(&found));
+        let said = located(&found, "job.yaml", ("job.", "version: 1\nname: x"));
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines[1].starts_with("cron is 1"), "{said}");
+        assert!(lines[2].starts_with("job.yaml:2: job.name is 1"), "{said}");
+        assert!(lines[4].starts_with("job.yaml: job.none is 1"), "{said}");
+        assert!(!is_of_document(&problem("invalid-parameter", &["name"])));
+    }
 
     #[test]
     fn field_is_found_below_its_ancestors() {

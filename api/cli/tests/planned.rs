@@ -125,7 +125,7 @@ fn template_is_filled_before_the_submission() {
     assert_eq!(code, 0, "{said}");
     let expected = json!({
         "version": "muster/v1", "name": "rank-01", "labels": { "template": "rank" },
-        "command": { "argv": ["train", 0.1] },
+        "command": { "argv": ["train", "0.1"] },
     });
     assert_eq!(server.body("POST"), expected);
     let (code, said) = server.muster(&["submit", "--template", "rank", "--set", "lr=fast"]);

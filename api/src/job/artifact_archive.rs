@@ -1,7 +1,8 @@
 //! `GET /jobs/{id}/artifacts/archive`: all artifacts as one tar file, written while it is sent.
 //! Artifacts whose content is lost are left out and listed in its last entry, `MISSING.txt`.
 
-use super::artifacts::{no_files, plain_name, protect, read_prefix};
+use super::artifacts::{plain_name, protect, read_prefix};
+use super::download;
 use crate::auth::Caller;
 use crate::files::Files;
 use crate::problem::{ApiError, ProblemKind};
@@ -65,7 +66,7 @@ pub async fn archive(
     let row = row.ok_or_else(|| ApiError::no_job(id))?;
     let first = artifact::list(&mut tx, id, (&params.prefix, ""), PAGE_MAX).await?;
     drop(tx);
-    let files = app.files.clone().ok_or_else(no_files)?;
+    let files = app.files.clone().ok_or_else(download::no_files)?;
     if first.is_empty() {
         let beginning = match params.prefix.as_str() {
             "" => String::new(),

@@ -2,7 +2,7 @@
 
 use super::download;
 use crate::auth::Caller;
-use crate::problem::{ApiError, ProblemKind};
+use crate::problem::ApiError;
 use crate::query::{self, FromQuery, PAGE_MAX, Params, PathParam, Query};
 use crate::state::ApiState;
 use axum::Json;
@@ -154,7 +154,7 @@ pub async fn content(
     drop(tx);
     let row = found
         .ok_or_else(|| ApiError::not_found(format!("artifact {:?} of job {id}", params.path)))?;
-    let files = app.files.as_ref().ok_or_else(no_files)?;
+    let files = app.files.as_ref().ok_or_else(download::no_files)?;
     let mut file = files.read_artifact(caller.tenant_id, id, &row).await?;
     if let Some(most) = params.first_bytes.filter(|most| *most < file.bytes) {
         file.body = first(file.body, most);
@@ -163,12 +163,6 @@ pub async fn content(
     let mut response = download::answer(file, &plain_name(&params.path));
     protect(response.headers_mut());
     Ok(response)
-}
-
-/// Returns the error of a daemon that cannot read files.
-pub(super) fn no_files() -> ApiError {
-    let detail = "this daemon was started without checkpoint_root, so it has no files to give";
-    ApiError::new(ProblemKind::NotFound, detail)
 }
 
 /// Adds headers against scripts in a program's files. The page of this origin has a token.

@@ -96,24 +96,20 @@ pub async fn archive(
     Params(()): Params<()>,
 ) -> Result<Response, ApiError> {
     let (_, step) = path;
-    let missing = || ApiError::not_found(format!("checkpoint of job {id} at step {step}"));
-    let wanted: i64 = step.parse().map_err(|_| missing())?;
-    let wanted = u64::try_from(wanted).map_err(|_| missing())?;
     let mut tx = app.begin(&caller).await?;
     job::get(&mut tx, id)
         .await?
         .ok_or_else(|| ApiError::no_job(id))?;
-    let found = checkpoint::get(&mut tx, id, wanted).await?;
+    let found = download::checkpoint_at(&mut tx, id, &step).await?;
     drop(tx);
-    let found = found.filter(|one| one.retained).ok_or_else(missing)?;
+    if !found.retained {
+        return Err(download::no_checkpoint(id, &step));
+    }
     let Some(content) = &found.program else {
         let detail = "a checkpoint of the built-in engine is downloaded by its files";
         return Err(ApiError::new(ProblemKind::NotFound, detail));
     };
-    let Some(files) = &app.files else {
-        let detail = "this daemon was started without checkpoint_root, so it has no files to give";
-        return Err(ApiError::new(ProblemKind::NotFound, detail));
-    };
+    let files = app.files.as_ref().ok_or_else(download::no_files)?;
     let file = files.read_program_checkpoint(caller.tenant_id, &found, content);
     Ok(download::answer(
         file.await?,

@@ -10,8 +10,9 @@ use axum::extract::{Path as PathParams, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
+use muster_model::checkpoint::Checkpoint;
 use muster_model::id::JobId;
-use muster_store::{checkpoint, job};
+use muster_store::{PgConnection, checkpoint, job};
 use std::path::{Component, Path};
 
 const SHA256: HeaderName = HeaderName::from_static("muster-sha256");
@@ -36,12 +37,8 @@ pub async fn checkpoint_file(
     Params(()): Params<()>,
 ) -> Result<Response, ApiError> {
     let (_, step, name) = path;
-    let missing = || ApiError::not_found(format!("checkpoint of job {id} at step {step}"));
-    let wanted: i64 = step.parse().map_err(|_| missing())?;
     let mut tx = app.begin(&caller).await?;
-    let found = checkpoint::get(&mut tx, id, u64::try_from(wanted).map_err(|_| missing())?)
-        .await?
-        .ok_or_else(missing)?;
+    let found = checkpoint_at(&mut tx, id, &step).await?;
     drop(tx);
     // A node reported the list: a name must not lead out of the folder.
     let mut parts = Path::new(&name).components();
@@ -103,6 +100,29 @@ pub async fn model(
     send(&app, &caller, id, (folder, name), &download_as).await
 }
 
+/// Returns the checkpoint of a job at a step of the path, also a pruned one.
+pub(super) async fn checkpoint_at(
+    conn: &mut PgConnection,
+    id: JobId,
+    step: &str,
+) -> Result<Checkpoint, ApiError> {
+    let wanted = step.parse::<i64>().ok();
+    let wanted = wanted.and_then(|step| u64::try_from(step).ok());
+    let wanted = wanted.ok_or_else(|| no_checkpoint(id, step))?;
+    let found = checkpoint::get(conn, id, wanted).await?;
+    found.ok_or_else(|| no_checkpoint(id, step))
+}
+
+pub(super) fn no_checkpoint(id: JobId, step: &str) -> ApiError {
+    ApiError::not_found(format!("checkpoint of job {id} at step {step}"))
+}
+
+/// Returns the error of a daemon that cannot read files.
+pub(super) fn no_files() -> ApiError {
+    let detail = "this daemon was started without checkpoint_root, so it has no files to give";
+    ApiError::new(ProblemKind::NotFound, detail)
+}
+
 async fn send(
     app: &ApiState,
     caller: &Caller,
@@ -110,10 +130,7 @@ async fn send(
     (folder, name): (&str, &str),
     download_as: &str,
 ) -> Result<Response, ApiError> {
-    let Some(files) = &app.files else {
-        let detail = "this daemon was started without checkpoint_root, so it has no files to give";
-        return Err(ApiError::new(ProblemKind::NotFound, detail));
-    };
+    let files = app.files.as_ref().ok_or_else(no_files)?;
     let found = files.read(caller.tenant_id, job, folder, name).await?;
     Ok(answer(found, download_as))
 }

@@ -90,31 +90,23 @@ pub(crate) async fn carry_out(
     app: &ApiState,
     caller: &Caller,
     submission: Submission<'_>,
-    mut spec: JobSpec,
+    spec: JobSpec,
 ) -> Result<Response, ApiError> {
-    if let Err(errors) = spec.validate() {
-        return Err(ApiError::of_fields(ProblemKind::InvalidJob, errors));
-    }
-    if !asks_the_store(&spec) {
-        spec.priority = Some(spec.priority());
+    let mut new = new_job(caller, spec)?;
+    if !asks_the_store(&new.spec) {
+        new.spec.priority = Some(new.spec.priority());
     }
     if submission.dry_run {
-        if asks_the_store(&spec) {
+        if asks_the_store(&new.spec) {
             let mut tx = app.begin(caller).await?;
-            checked(app, &mut tx, caller, &mut spec).await?;
+            checked(app, &mut tx, caller, &mut new.spec).await?;
         }
         let job = wire::job(
-            wire::submitted(imagined(caller, spec), &caller.user_name),
+            wire::submitted(imagined(caller, new.spec), &caller.user_name),
             &caller.tenant_name,
         );
         return Ok((StatusCode::OK, axum::Json(job)).into_response());
     }
-    let new = NewJob {
-        id: clock::new_id().into(),
-        tenant_id: caller.tenant_id,
-        submitted_by: caller.user_id,
-        spec,
-    };
     let Submission { key, request, .. } = submission;
     if key.is_none() && !asks_the_store(&new.spec) {
         let mut conn = app.pool.acquire().await.map_err(StoreError::from)?;
@@ -137,6 +129,23 @@ pub(crate) async fn carry_out(
         .await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(created(app, id, body))
+}
+
+/// Refuses a document that is not well formed.
+pub(crate) fn validate(spec: &JobSpec) -> Result<(), ApiError> {
+    let invalid = |errors| ApiError::of_fields(ProblemKind::InvalidJob, errors);
+    spec.validate().map_err(invalid)
+}
+
+/// Returns a new job of the caller with a well-formed document.
+pub(crate) fn new_job(caller: &Caller, spec: JobSpec) -> Result<NewJob, ApiError> {
+    validate(&spec)?;
+    Ok(NewJob {
+        id: clock::new_id().into(),
+        tenant_id: caller.tenant_id,
+        submitted_by: caller.user_id,
+        spec,
+    })
 }
 
 /// Inserts a job after checks in the same transaction.

@@ -1,6 +1,6 @@
 //! `DELETE /schedules/{name}`.
 
-use super::{missing, named};
+use super::missing;
 use crate::auth::Caller;
 use crate::clock;
 use crate::problem::ApiError;
@@ -25,7 +25,7 @@ pub async fn delete(
     Path(name): Path<String>,
     Params(()): Params<()>,
 ) -> Result<StatusCode, ApiError> {
-    named(&name)?;
+    ApiError::check_label(&name)?;
     let mut tx = app.begin(&caller).await?;
     let (tenant, actor) = (caller.tenant_id, caller.actor());
     if !schedule::delete(&mut tx, tenant, &name, &actor, clock::now()).await? {

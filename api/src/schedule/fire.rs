@@ -1,8 +1,8 @@
 //! Submission of the job of a due schedule.
 
 use super::timing::Timing;
+use super::unreadable;
 use crate::auth::Caller;
-use crate::clock;
 use crate::job::submit;
 use crate::problem::{ApiError, ProblemKind};
 use crate::state::ApiState;
@@ -11,7 +11,6 @@ use muster_model::schedule::{
     CatchUp, Overlap, SCHEDULE_LABEL, SchedulePause, ScheduleResult, ScheduleRun,
 };
 use muster_model::spec::JobSpec;
-use muster_store::job::NewJob;
 use muster_store::schedule::{self, DueSchedule, Owner, ScheduleRow};
 use muster_store::token::Principal;
 use muster_store::{PgConnection, StoreError, pool};
@@ -118,16 +117,8 @@ async fn locked(
     schedule: &DueSchedule,
     now: OffsetDateTime,
 ) -> Result<Option<Due>, ApiError> {
-    let found = match schedule::lock_due(conn, &schedule.name, now).await {
-        Err(StoreError::Decode { source, .. }) => {
-            let detail = format!(
-                "this release cannot read the stored document: {source}; store the schedule again"
-            );
-            return Err(ApiError::new(ProblemKind::InvalidJob, detail));
-        }
-        found => found?,
-    };
-    Ok(found.map(|(row, open_job)| {
+    let found = schedule::lock_due(conn, &schedule.name, now).await;
+    Ok(found.map_err(unreadable)?.map(|(row, open_job)| {
         let document = &row.document;
         Due {
             times: Times::of(&document.cron, &document.time_zone, row.next_at, now),
@@ -168,15 +159,7 @@ async fn submitted(
         user_name: row.owner.clone(),
         access: owner.access,
     });
-    let new = NewJob {
-        id: clock::new_id().into(),
-        tenant_id: schedule.tenant,
-        submitted_by: row.user_id,
-        spec: labelled(row.document.job.clone(), &row.name),
-    };
-    if let Err(errors) = new.spec.validate() {
-        return Err(ApiError::of_fields(ProblemKind::InvalidJob, errors));
-    }
+    let new = submit::new_job(&caller, labelled(row.document.job.clone(), &row.name))?;
     Ok(submit::begun(app, conn, &caller, new).await?.id)
 }
 

@@ -1,6 +1,6 @@
 //! `GET /schedules` and `GET /schedules/{name}`.
 
-use super::{found, wire};
+use super::{found, unreadable, wire};
 use crate::auth::Caller;
 use crate::problem::ApiError;
 use crate::query::Params;
@@ -24,7 +24,7 @@ pub async fn list(
     Params(()): Params<()>,
 ) -> Result<Json<Page<ScheduleView>>, ApiError> {
     let mut tx = app.begin(&caller).await?;
-    let rows = schedule::list(&mut tx).await?;
+    let rows = schedule::list(&mut tx).await.map_err(unreadable)?;
     let items = rows.into_iter().map(wire::schedule).collect();
     Ok(Json(Page { items, next: None }))
 }

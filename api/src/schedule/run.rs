@@ -6,14 +6,13 @@ use crate::clock;
 use crate::idempotency;
 use crate::idempotency::IdempotencyCheck;
 use crate::job::submit;
-use crate::problem::{ApiError, ProblemKind};
+use crate::problem::ApiError;
 use crate::query::Params;
 use crate::state::ApiState;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use muster_model::view::JobView;
-use muster_store::job::NewJob;
 use muster_store::{StoreError, schedule};
 
 /// Submit a job of a schedule now
@@ -46,15 +45,7 @@ pub async fn run(
         }
     };
     let row = found(&mut tx, &name).await?;
-    let new = NewJob {
-        id: clock::new_id().into(),
-        tenant_id: caller.tenant_id,
-        submitted_by: caller.user_id,
-        spec: fire::labelled(row.document.job, &name),
-    };
-    if let Err(errors) = new.spec.validate() {
-        return Err(ApiError::of_fields(ProblemKind::InvalidJob, errors));
-    }
+    let new = submit::new_job(&caller, fire::labelled(row.document.job, &name))?;
     // The submitter locks a schedule before it submits; so does this request.
     let open = schedule::lock_open_job(&mut tx, &name).await?;
     let stored = submit::begun(&app, &mut tx, &caller, new).await?;

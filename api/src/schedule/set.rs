@@ -1,7 +1,7 @@
 //! `PUT /schedules/{name}`.
 
 use super::timing::Timing;
-use super::{fire, found, named, wire};
+use super::{fire, found, wire};
 use crate::auth::Caller;
 use crate::body::ParsedBody;
 use crate::clock;
@@ -41,7 +41,7 @@ pub async fn set(
     Params(()): Params<()>,
     body: ParsedBody<ScheduleDocument>,
 ) -> Result<Json<ScheduleView>, ApiError> {
-    named(&name)?;
+    ApiError::check_label(&name)?;
     if caller.tenant_id != caller.home() {
         let detail = "the jobs of a schedule belong to a user of its tenant; a member of the tenant stores it";
         return Err(ApiError::new(ProblemKind::Forbidden, detail));
@@ -54,9 +54,7 @@ pub async fn set(
         .next_after(now)
         .ok_or_else(|| invalid(vec![never(&document.cron)]))?;
     let mut job = fire::labelled(document.job.clone(), &name);
-    if let Err(errors) = job.validate() {
-        return Err(ApiError::of_fields(ProblemKind::InvalidJob, errors));
-    }
+    submit::validate(&job)?;
     // The limit of GPUs of interactive jobs applies to each submission, not to the stored document.
     job.interactive = None;
     let mut tx = app.begin(&caller).await?;

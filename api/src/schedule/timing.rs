@@ -129,8 +129,9 @@ impl Timing {
         self.repeats_until(before.to_datetime(at))
     }
 
-    /// Returns the local time from which a segment is searched, after one that ended at `before`.
-    /// Intervals continue during repeated times; other expressions match each local time once.
+    /// Returns the local time from which a segment is searched. The segment before it ended at
+    /// `before`. Intervals continue during repeated times; other expressions match each local time
+    /// once.
     fn repeats_until(&self, before: DateTime) -> DateTime {
         if self.cron.is_every_hour() {
             DateTime::MIN

@@ -6,10 +6,10 @@ use crate::clock;
 use crate::problem::{ApiError, ProblemKind};
 use crate::query::{FromQuery, Params, Query};
 use crate::state::ApiState;
+use crate::suggestion::hint;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use muster_model::text::similar;
 use muster_store::StoreError;
 use muster_store::secret::{self, SecretUsers};
 
@@ -64,10 +64,8 @@ pub async fn delete(
     let (tenant, actor) = (caller.tenant_id, caller.actor());
     if !secret::delete(&mut tx, tenant, &name, &actor, clock::now()).await? {
         let known = secret::known(&mut tx).await?;
-        let hint = similar(&name, known.iter().map(String::as_str)).map_or_else(
-            || "; `muster secrets list` lists all".to_owned(),
-            |other| format!("; did you mean {other}?"),
-        );
+        let known = known.iter().map(String::as_str);
+        let hint = hint(&name, known, "muster secrets list");
         return Err(ApiError::not_found(format!("secret {name}{hint}")));
     }
     tx.commit().await.map_err(StoreError::from)?;

@@ -1,10 +1,11 @@
 //! `PUT /templates/{name}`.
 
-use super::{found, named};
+use super::found;
 use crate::auth::Caller;
 use crate::body::ParsedBody;
 use crate::body::parse;
 use crate::clock;
+use crate::job::submit;
 use crate::problem::{ApiError, ProblemKind};
 use crate::query::Params;
 use crate::state::ApiState;
@@ -37,16 +38,14 @@ pub async fn set(
     Params(()): Params<()>,
     body: ParsedBody<TemplateDocument>,
 ) -> Result<Json<TemplateView>, ApiError> {
-    named(&name)?;
+    ApiError::check_label(&name)?;
     let document = body.value;
     let invalid = |errors| ApiError::of_fields(ProblemKind::InvalidBody, errors);
     document.validate().map_err(invalid)?;
     if let Some(values) = document.example() {
         let filled = document.fill(&values).map_err(invalid)?;
         let job: JobSpec = parse::of_value(&filled)?;
-        if let Err(errors) = job.validate() {
-            return Err(ApiError::of_fields(ProblemKind::InvalidJob, errors));
-        }
+        submit::validate(&job)?;
     }
     let mut tx = app.begin(&caller).await?;
     let at = (caller.tenant_id, name.as_str());

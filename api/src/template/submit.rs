@@ -4,7 +4,6 @@ use super::found;
 use crate::auth::Caller;
 use crate::body::ParsedBody;
 use crate::body::parse;
-use crate::clock;
 use crate::idempotency::{self, IdempotencyCheck};
 use crate::job::submit::{self, Submission, SubmitParams};
 use crate::problem::{ApiError, ProblemKind};
@@ -16,7 +15,6 @@ use axum::response::Response;
 use muster_model::spec::JobSpec;
 use muster_model::template::TEMPLATE_LABEL;
 use muster_model::view::{JobView, TemplateValues};
-use muster_store::job::NewJob;
 use muster_store::{PgConnection, StoreError};
 
 /// Submit a job from a template
@@ -67,15 +65,7 @@ pub async fn submit(
             return Ok(answered.answer(|job: JobView| Some(submit::place(job.id))));
         }
     };
-    let new = NewJob {
-        id: clock::new_id().into(),
-        tenant_id: caller.tenant_id,
-        submitted_by: caller.user_id,
-        spec: filled(&mut tx, &name, &body.value).await?,
-    };
-    if let Err(errors) = new.spec.validate() {
-        return Err(ApiError::of_fields(ProblemKind::InvalidJob, errors));
-    }
+    let new = submit::new_job(&caller, filled(&mut tx, &name, &body.value).await?)?;
     let stored = submit::begun(&app, &mut tx, &caller, new).await?;
     let (id, body) = submit::written(&caller, stored);
     once.keep(&mut tx, &caller, StatusCode::CREATED, &body)

@@ -10,7 +10,7 @@ use crate::state::ApiState;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use muster_model::spec::is_dns_label;
+use muster_model::spec::{DNS_LABEL_RULE, is_dns_label};
 use muster_model::tenant::Tenant;
 use muster_model::view::{NewTenant, TenantView};
 use muster_store::{StoreError, tenant, tenant_scope};
@@ -39,9 +39,7 @@ pub async fn create(
         interactive,
     } = document.value;
     if !is_dns_label(&name) {
-        let expected =
-            "1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit";
-        return Err(wire::invalid("name", &format!("{name:?}"), expected));
+        return Err(wire::invalid("name", &format!("{name:?}"), DNS_LABEL_RULE));
     }
     wire::check_quota(gpu_quota)?;
     wire::check_weight(Some(weight))?;

@@ -138,7 +138,7 @@ pub(crate) async fn settle(
     Ok(events)
 }
 
-/// Lets those of the jobs start whose last condition was removed.
+/// Lets the jobs start that have no condition left.
 async fn release(conn: &mut PgConnection, waiting: &[Uuid]) -> Result<(), StoreError> {
     sqlx::query!(
         "update job set not_before = null, waiting = case when phase = 'queued' then $2 else waiting end
@@ -151,7 +151,7 @@ async fn release(conn: &mut PgConnection, waiting: &[Uuid]) -> Result<(), StoreE
     )
     .execute(&mut *conn)
     .await?;
-    // Those that their array still holds back.
+    // Jobs that their array still holds.
     sqlx::query!(
         "update job set waiting = jsonb_set(waiting, '{why}', jsonb_build_object('reason', 'waiting_for_array', 'limit', a.parallel))
          from job_array a
@@ -161,7 +161,7 @@ async fn release(conn: &mut PgConnection, waiting: &[Uuid]) -> Result<(), StoreE
     )
     .execute(&mut *conn)
     .await?;
-    // The reason of the others names only the jobs that are left.
+    // The reason of the other jobs names only the jobs for which they still wait.
     sqlx::query!(
         "update job set waiting = jsonb_set(waiting, '{why,jobs}',
              (select jsonb_agg(a.before_id order by a.before_id) from job_after a where a.job_id = job.id))

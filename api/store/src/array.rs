@@ -100,7 +100,7 @@ async fn release(conn: &mut PgConnection, tenant: Uuid, name: &str) -> Result<()
     if freed.is_empty() {
         return Ok(());
     }
-    // One that waits for other jobs too stays back, and counts as one that may run.
+    // A job with `after` continues to wait. It already counts against the limit of the array.
     sqlx::query!(
         "update job set not_before = null, waiting = case when phase = 'queued' then $2 else waiting end
          where id = any($1) and phase in ('queued', 'paused') and not_before = $3

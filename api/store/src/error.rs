@@ -34,7 +34,7 @@ pub enum StoreError {
     Exceeded(#[from] TenantLimitExceeded),
     #[error("{what} in the database does not read as this version's")]
     Decode {
-        what: &'static str,
+        what: String,
         #[source]
         source: serde_json::Error,
     },

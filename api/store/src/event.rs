@@ -6,6 +6,7 @@
 //! below the oldest running one.
 
 use crate::error::StoreError;
+use crate::notify::{self, NotifyChannel};
 use crate::page::{self, RowPage};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId, TenantId};
@@ -265,6 +266,27 @@ pub async fn forgotten(conn: &mut PgConnection) -> Result<Option<EventCursor>, S
         .fetch_optional(conn)
         .await?;
     Ok(row.map(|row| EventCursor::read(&row.xid, row.seq)))
+}
+
+/// Appends an event of a tenant and wakes the streams of the API server.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub(crate) async fn append_of_tenant(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    event: Event,
+    at: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let event = NewEvent {
+        at,
+        tenant_id: Some(tenant),
+        job_id: None,
+        node_id: None,
+        event,
+    };
+    append(conn, &[event]).await?;
+    notify::send(conn, &[NotifyChannel::Events]).await
 }
 
 /// Returns an event of a job and its tenant.

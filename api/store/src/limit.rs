@@ -257,7 +257,7 @@ pub(crate) fn refused(error: sqlx::Error) -> StoreError {
     match serde_json::from_str(told.message()) {
         Ok(exceeded) => StoreError::Exceeded(exceeded),
         Err(source) => StoreError::Decode {
-            what: "a refusal",
+            what: "a refusal".to_owned(),
             source,
         },
     }

@@ -50,7 +50,7 @@ pub enum CheckpointAdmission {
     Present,
     /// The job has started again since.
     Stale,
-    /// The files of one are below the path of the other, a retained checkpoint of the job.
+    /// The declared path is a folder above or below `path`, a retained checkpoint of the job.
     Overlapping {
         path: String,
     },
@@ -62,12 +62,12 @@ pub enum CheckpointRecorded {
     Recorded {
         /// Contents in a bucket that are not needed any more.
         replaced: Vec<Uuid>,
-        /// All checkpoints of the job. The node removes the files of those that are not retained.
+        /// All checkpoints of the job. The node removes the files of pruned ones.
         all: Vec<Checkpoint>,
     },
     /// Nothing was recorded: the job has started again since.
     Stale,
-    /// Nothing was recorded: the files of one are below the path of the other, a retained
+    /// Nothing was recorded: the declared path is a folder above or below `path`, a retained
     /// checkpoint of the job.
     Overlapping { path: String },
 }
@@ -247,8 +247,8 @@ async fn newest(conn: &mut PgConnection, job: JobId) -> Result<Option<Uuid>, Sto
     Ok(newest)
 }
 
-/// Removes the row of a checkpoint whose files are gone: those of a pruned one, or with `is_lost`
-/// those that the program has removed itself.
+/// Removes the row of a checkpoint whose files are gone: the node has removed them after the
+/// checkpoint was pruned, or with `is_lost` the program has removed them itself.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -274,7 +274,7 @@ pub async fn forget(
 /// How the program of a job begins.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProgramBeginning {
-    /// Its own newest checkpoint, or the one that its document names.
+    /// Its own newest checkpoint, or the checkpoint that its document names.
     pub checkpoint: Option<Checkpoint>,
     /// The job is a trial. It begins from files of another trial that are not registered; its
     /// `from.step` is a place on the budget.

@@ -8,16 +8,14 @@ pub use due::{
 };
 
 use crate::error::StoreError;
-use crate::event::{self, NewEvent};
+use crate::event;
 use crate::int_convert::unsigned;
 use crate::limit;
-use crate::notify::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::id::{JobId, TenantId, UserId};
-use muster_model::schedule::{
-    CatchUp, Overlap, ScheduleChange, ScheduleDocument, SchedulePause, ScheduleRun,
-};
+use muster_model::schedule::{ScheduleChange, ScheduleDocument, SchedulePause, ScheduleRun};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -98,14 +96,9 @@ pub async fn put(
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     limit::hold(conn, new.tenant).await?;
-    let others = sqlx::query_scalar!(
-        r#"select count(*) as "others!" from schedule where name <> $1"#,
-        new.name
-    )
-    .fetch_one(&mut *conn)
-    .await?;
-    let most = limit::of(conn, new.tenant).await?.schedules;
-    limit::below("schedules", most, unsigned(others))?;
+    if row(conn, new.name).await?.is_none() {
+        admit(conn, new).await?;
+    }
     let document = new.document;
     sqlx::query!(
         "insert into schedule (tenant_id, name, user_id, cron, time_zone, catch_up, overlap, document, next_at, created_at, updated_at)
@@ -133,6 +126,18 @@ pub async fn put(
     record(conn, (new.tenant, new.name), change, Some(by), now).await
 }
 
+/// Checks whether the tenant may have one more schedule.
+async fn admit(conn: &mut PgConnection, new: &NewSchedule<'_>) -> Result<(), StoreError> {
+    let others = sqlx::query_scalar!(
+        r#"select count(*) as "others!" from schedule where name <> $1"#,
+        new.name
+    )
+    .fetch_one(&mut *conn)
+    .await?;
+    let most = limit::of(conn, new.tenant).await?.schedules;
+    limit::below("schedules", most, unsigned(others))
+}
+
 async fn record(
     conn: &mut PgConnection,
     (tenant, name): (TenantId, &str),
@@ -145,25 +150,7 @@ async fn record(
         change,
         by: by.cloned(),
     };
-    append(conn, tenant, None, event, now).await
-}
-
-async fn append(
-    conn: &mut PgConnection,
-    tenant: TenantId,
-    job_id: Option<JobId>,
-    event: Event,
-    now: OffsetDateTime,
-) -> Result<(), StoreError> {
-    let event = NewEvent {
-        at: now,
-        tenant_id: Some(tenant),
-        job_id,
-        node_id: None,
-        event,
-    };
-    event::append(conn, &[event]).await?;
-    notify::send(conn, &[NotifyChannel::Events]).await
+    event::append_of_tenant(conn, tenant, event, now).await
 }
 
 /// Deletes a schedule and appends an event. Its jobs stay. Returns `false` if it does not exist.
@@ -265,39 +252,71 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<ScheduleRow>, StoreErro
 /// # Errors
 /// [`StoreError::Statement`]; [`StoreError::Decode`] for a document of another release.
 pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Option<ScheduleRow>, StoreError> {
+    let row = row(conn, name).await?;
+    row.map(ScheduleRow::try_from).transpose()
+}
+
+/// Returns a row without decoding its document.
+async fn row(conn: &mut PgConnection, name: &str) -> Result<Option<ScheduleSqlRow>, StoreError> {
     let row = select_schedules!("where s.name = $1", name)
         .fetch_optional(conn)
         .await?;
-    row.map(ScheduleRow::try_from).transpose()
+    Ok(row)
 }
 
 impl TryFrom<ScheduleSqlRow> for ScheduleRow {
     type Error = StoreError;
 
     fn try_from(row: ScheduleSqlRow) -> Result<Self, StoreError> {
-        let known = "a constraint keeps other names out of the column";
-        let what = "the document of a schedule";
-        let job = serde_json::from_value(row.document.0)
-            .map_err(|source| StoreError::Decode { what, source })?;
+        let wrong = |source| StoreError::Decode {
+            what: format!("schedule {}", row.name),
+            source,
+        };
+        let paused = row.paused.map(named).transpose().map_err(wrong)?;
+        let document = ScheduleDocument {
+            cron: row.cron,
+            time_zone: row.time_zone,
+            catch_up: named(row.catch_up).map_err(wrong)?,
+            overlap: named(row.overlap).map_err(wrong)?,
+            job: serde_json::from_value(row.document.0).map_err(wrong)?,
+        };
         Ok(Self {
             name: row.name,
             user_id: row.user_id.into(),
             owner: row.owner,
-            document: ScheduleDocument {
-                cron: row.cron,
-                time_zone: row.time_zone,
-                catch_up: CatchUp::of_name(&row.catch_up).expect(known),
-                overlap: Overlap::of_name(&row.overlap).expect(known),
-                job,
-            },
-            paused: row
-                .paused
-                .map(|why| SchedulePause::of_name(&why).expect(known)),
+            document,
+            paused,
             next_at: row.next_at,
             last: row.last.map(|last| last.0),
             last_job: row.last_job.map(JobId::from),
             created_at: row.created_at,
             updated_at: row.updated_at,
         })
+    }
+}
+
+/// Returns the value of a name. A later release may have written a name that this one lacks.
+fn named<T: DeserializeOwned>(name: String) -> serde_json::Result<T> {
+    serde_json::from_value(Value::String(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SchedulePause, named};
+    use muster_model::schedule::{CatchUp, Overlap};
+
+    #[test]
+    fn names_of_columns_are_those_of_the_rules() {
+        for rule in CatchUp::ALL {
+            assert_eq!(named(rule.as_str().to_owned()).ok(), Some(rule));
+        }
+        for rule in Overlap::ALL {
+            assert_eq!(named(rule.as_str().to_owned()).ok(), Some(rule));
+        }
+        for why in SchedulePause::ALL {
+            assert_eq!(named(why.as_str().to_owned()).ok(), Some(why));
+        }
+        let unknown = named::<Overlap>("queue".to_owned()).expect_err("unknown");
+        assert!(unknown.to_string().contains("`queue`"), "{unknown}");
     }
 }

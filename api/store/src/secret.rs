@@ -1,11 +1,10 @@
 //! Secrets of tenants. This crate has no key: it stores and returns ciphertexts.
 
 use crate::error::StoreError;
-use crate::event::{self, NewEvent};
+use crate::event;
 use crate::int_convert::{signed, unsigned};
 use crate::limit;
 use crate::membership::SecretHash;
-use crate::notify::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::id::{TaskId, TenantId};
@@ -108,7 +107,7 @@ pub async fn put(
         version: row.version,
         by: by.clone(),
     };
-    record(conn, tenant, event, now).await
+    event::append_of_tenant(conn, tenant, event, now).await
 }
 
 /// Deletes a secret and appends an event. Returns `false` if it does not exist.
@@ -133,25 +132,8 @@ pub async fn delete(
         version: unsigned(version),
         by: by.clone(),
     };
-    record(conn, tenant, event, now).await?;
+    event::append_of_tenant(conn, tenant, event, now).await?;
     Ok(true)
-}
-
-async fn record(
-    conn: &mut PgConnection,
-    tenant: TenantId,
-    event: Event,
-    now: OffsetDateTime,
-) -> Result<(), StoreError> {
-    let event = NewEvent {
-        at: now,
-        tenant_id: Some(tenant),
-        job_id: None,
-        node_id: None,
-        event,
-    };
-    event::append(conn, &[event]).await?;
-    notify::send(conn, &[NotifyChannel::Events]).await
 }
 
 /// Deletes all secrets of the tenant in scope, which is being deleted.

@@ -1,10 +1,9 @@
 //! Templates of tenants.
 
 use crate::error::StoreError;
-use crate::event::{self, NewEvent};
+use crate::event;
 use crate::int_convert::unsigned;
 use crate::limit;
-use crate::notify::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::id::TenantId;
@@ -17,7 +16,8 @@ use time::OffsetDateTime;
 /// Creates or replaces a template, appends an event and returns the version.
 ///
 /// # Errors
-/// [`StoreError::Exceeded`] if it is new and the tenant has the maximum number.
+/// [`StoreError::Exceeded`] if it is new and the tenant has the maximum number. The caller then
+/// rolls the transaction back.
 pub async fn put(
     conn: &mut PgConnection,
     (tenant, name): (TenantId, &str),
@@ -32,8 +32,6 @@ pub async fn put(
     )
     .fetch_one(&mut *conn)
     .await?;
-    let most = limit::of(conn, tenant).await?.templates;
-    limit::below("templates", most, unsigned(others))?;
     let version = sqlx::query_scalar!(
         "insert into template (tenant_id, name, document, version, created_at, updated_at, updated_by)
          values ($1, $2, $3, 1, $4, $4, $5)
@@ -49,13 +47,19 @@ pub async fn put(
     )
     .fetch_one(&mut *conn)
     .await?;
+    let version = unsigned(version);
+    let is_new = version == 1;
+    if is_new {
+        let most = limit::of(conn, tenant).await?.templates;
+        limit::below("templates", most, unsigned(others))?;
+    }
     let event = Event::TemplateSet {
         name: name.to_owned(),
-        version: unsigned(version),
+        version,
         by: by.clone(),
     };
-    record(conn, tenant, event, now).await?;
-    Ok(unsigned(version))
+    event::append_of_tenant(conn, tenant, event, now).await?;
+    Ok(version)
 }
 
 /// Deletes a template and appends an event. Its jobs stay. Returns `false` if it does not exist.
@@ -83,25 +87,8 @@ pub async fn delete(
         version: unsigned(version),
         by: by.clone(),
     };
-    record(conn, tenant, event, now).await?;
+    event::append_of_tenant(conn, tenant, event, now).await?;
     Ok(true)
-}
-
-async fn record(
-    conn: &mut PgConnection,
-    tenant: TenantId,
-    event: Event,
-    now: OffsetDateTime,
-) -> Result<(), StoreError> {
-    let event = NewEvent {
-        at: now,
-        tenant_id: Some(tenant),
-        job_id: None,
-        node_id: None,
-        event,
-    };
-    event::append(conn, &[event]).await?;
-    notify::send(conn, &[NotifyChannel::Events]).await
 }
 
 /// Deletes all templates of the tenant in scope, which is being deleted.

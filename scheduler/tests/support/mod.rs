@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::transport::Channel;
 
 pub const TOKEN: &str = "a-join-token-for-tests";
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -492,6 +493,66 @@ pub struct Greeting<'a> {
     pub memory_bytes: u64,
     /// Whether its tasks are pods, if the node states it.
     pub pods: Option<bool>,
+}
+
+/// Greeting of a node with one GPU and its own credential.
+pub const OWN: Greeting<'static> = Greeting {
+    name: "node-1",
+    token: TOKEN,
+    gpus: 1,
+    identity: "folder",
+    credential: "own secret",
+    generation: 0,
+    takes_parts: true,
+    memory_bytes: 64 << 30,
+    pods: None,
+};
+
+/// A node that greeted with [`OWN`] and has the task of a job, and a client for its requests.
+pub struct AssignedNode {
+    pub job: JobId,
+    pub task: String,
+    pub client: NodeSessionsClient<Channel>,
+    _node: Node,
+    _shell: Shell,
+    _store: Store,
+}
+
+impl AssignedNode {
+    pub async fn new() -> Self {
+        let store = Store::new().await;
+        let mut shell = Shell::start_with(&store, 30_000, |_| {}).await;
+        shell.until_it_leads().await;
+        let mut node = Node::greet(shell.address, &OWN).await.expect("welcome");
+        let document = serde_json::json!({
+            "version": "muster/v1", "name": "job", "command": { "argv": ["true"] },
+        });
+        let job = store.submit_document(document).await;
+        let tasks = node.assignment(|tasks| tasks.len() == 1).await;
+        let url = format!("http://{}", shell.address);
+        Self {
+            job,
+            task: tasks[0].launch.task_id.to_string(),
+            client: NodeSessionsClient::connect(url).await.expect("it listens"),
+            _node: node,
+            _shell: shell,
+            _store: store,
+        }
+    }
+}
+
+/// Returns how a node names its task in requests.
+pub fn node_task(credential: &str, task: &str) -> Option<proto::NodeTask> {
+    Some(proto::NodeTask {
+        node_name: OWN.name.to_owned(),
+        credential: credential.to_owned(),
+        task_id: task.to_owned(),
+    })
+}
+
+/// Does the same as [`node_task`] with the credential of [`OWN`].
+pub fn own_task(task: &str) -> Option<proto::NodeTask> {
+    node_task(OWN.credential, task)
 }
 
 impl Default for Greeting<'_> {

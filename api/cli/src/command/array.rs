@@ -1,6 +1,7 @@
 //! `muster run --array`: one job per index, with equal code.
 
 use super::{CliSession, UsageError};
+use crate::document::map_in;
 use crate::output::{counted, line};
 use anyhow::Context as _;
 use serde_json::{Map, Value, json};
@@ -82,15 +83,9 @@ pub fn element(document: &Value, array: &str, index: u32) -> Value {
     element
 }
 
-/// Enters a value into a map of the document. The server refuses a field that is no map.
+/// Enters a value into a map of the document.
 fn entry(document: &mut Value, field: &str, name: &str, value: Value) {
-    let fields = document.as_object_mut();
-    let map = fields.map(|fields| {
-        fields
-            .entry(field)
-            .or_insert_with(|| Value::Object(Map::new()))
-    });
-    if let Some(map) = map.and_then(Value::as_object_mut) {
+    if let Some(map) = map_in(document, field) {
         map.insert(name.to_owned(), value);
     }
 }

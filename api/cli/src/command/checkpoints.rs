@@ -1,5 +1,6 @@
 //! `muster checkpoints` and `muster model`: a job's checkpoints and its final model.
 
+use super::metrics::number;
 use super::{CliSession, NotFound};
 use crate::output::{Out, bytes, line, table};
 use anyhow::Context as _;
@@ -100,7 +101,7 @@ fn of_program(checkpoints: &[CheckpointView]) -> String {
     let rows = checkpoints.iter().map(|one| {
         let metrics = one.metrics.iter().take(SHOWN_METRICS);
         let mut metrics: Vec<_> = metrics
-            .map(|(name, value)| format!("{name}={value}"))
+            .map(|(name, value)| format!("{name}={}", number(*value)))
             .collect();
         if one.metrics.len() > SHOWN_METRICS {
             metrics.push("...".to_owned());

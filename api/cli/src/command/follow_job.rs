@@ -1,7 +1,8 @@
 //! Follows a job in the terminal until it ends: its output, its phases and its loss.
 
+use super::interrupted::{ChoiceWords, Interrupted};
 use super::{CliSession, logs, wait};
-use crate::output::{Out, prompt};
+use crate::output::Out;
 use futures::StreamExt as _;
 use indicatif::ProgressBar;
 use muster_client::{Messages, StreamItem};
@@ -21,13 +22,11 @@ const CURVE_POINTS: usize = 24;
 /// Levels of the curve.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What the user chose after Ctrl-C.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Interrupted {
-    Detach,
-    Cancel,
-    Continue,
-}
+/// Answers after Ctrl-C.
+const WORDS: ChoiceWords = ChoiceWords {
+    leave: "detach",
+    end: "cancel",
+};
 
 /// The terminal: output above, the progress bar below.
 struct Screen {
@@ -71,11 +70,11 @@ pub async fn follow(session: &CliSession, job: &JobView) -> anyhow::Result<ExitC
                 pressed?;
                 match screen.ask(&job.name)? {
                     Interrupted::Continue => {}
-                    Interrupted::Detach => {
+                    Interrupted::Leave => {
                         note!("muster: the job continues; muster logs -f {}", job.name);
                         return Ok(ExitCode::SUCCESS);
                     }
-                    Interrupted::Cancel => {
+                    Interrupted::End => {
                         session.client.cancel(job.id).await?;
                         note!("muster: cancelling");
                     }
@@ -179,13 +178,7 @@ impl Screen {
 
     fn phase(&mut self, job: &JobView) {
         wait::draw(&self.bar, job);
-        let mut phase = job.phase.as_str().to_owned();
-        if let Some(waiting) = &job.waiting {
-            phase = format!("{phase}: {}", waiting.message);
-            if let Some(helps) = &waiting.smallest_change {
-                phase = format!("{phase}; what would help: {helps}");
-            }
-        }
+        let phase = wait::phase_line(job);
         if phase != self.phase {
             self.note(&format!("muster: {phase}"));
             self.phase = phase;
@@ -206,34 +199,16 @@ impl Screen {
         }
     }
 
-    /// Asks what to do after Ctrl-C. Without a terminal, the job continues without this command.
     fn ask(&self, name: &str) -> io::Result<Interrupted> {
-        if !io::stdin().is_terminal() {
-            return Ok(Interrupted::Detach);
-        }
-        self.bar.suspend(|| {
-            prompt(&format!(
-                "\nmuster: detach from {name} (d), cancel it (c), or continue to follow it (Enter)? "
-            ));
-            let mut answer = String::new();
-            io::stdin().read_line(&mut answer)?;
-            Ok(choice(&answer))
-        })
+        let question = format!(
+            "\nmuster: detach from {name} (d), cancel it (c), or continue to follow it (Enter)? "
+        );
+        self.bar.suspend(|| WORDS.ask(&question))
     }
 
     fn close(&mut self) -> io::Result<()> {
         self.bar.finish_and_clear();
         write(&std::mem::take(&mut self.partial))
-    }
-}
-
-fn choice(answer: &str) -> Interrupted {
-    match answer.trim() {
-        "d" | "detach" => Interrupted::Detach,
-        "c" | "cancel" => Interrupted::Cancel,
-        // The end of the input, such as a closed terminal.
-        "" if !answer.ends_with('\n') => Interrupted::Detach,
-        _ => Interrupted::Continue,
     }
 }
 
@@ -274,18 +249,5 @@ mod tests {
         );
         assert_eq!(curve(&VecDeque::from([2.0, 2.0])), "▁▁");
         assert_eq!(curve(&VecDeque::new()), "");
-    }
-
-    #[test]
-    fn interruption_detaches_only_on_request() {
-        for (answer, chosen) in [
-            ("d\n", Interrupted::Detach),
-            ("c\n", Interrupted::Cancel),
-            ("\n", Interrupted::Continue),
-            ("x\n", Interrupted::Continue),
-            ("", Interrupted::Detach),
-        ] {
-            assert_eq!(choice(answer), chosen, "{answer:?}");
-        }
     }
 }

@@ -1,9 +1,10 @@
 //! Code from git: a checkout of a commit, and the commit of a working folder.
 
 use super::UsageError;
+use crate::document::map_in;
 use anyhow::{Context as _, bail};
 use muster_model::schedule::SCHEDULE_LABEL;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
@@ -76,13 +77,7 @@ pub fn label(document: &mut Value, folder: &Path) {
         return;
     };
     let is_changed = !changes.trim().is_empty();
-    let Some(fields) = document.as_object_mut() else {
-        return;
-    };
-    let labels = fields
-        .entry("labels")
-        .or_insert_with(|| Value::Object(Map::new()));
-    if let Some(labels) = labels.as_object_mut() {
+    if let Some(labels) = map_in(document, "labels") {
         labels.entry(COMMIT).or_insert_with(|| json!(commit.trim()));
         if is_changed {
             labels.entry(CHANGED).or_insert_with(|| json!("true"));
@@ -96,13 +91,7 @@ pub fn label_source(document: &mut Value) {
     let Some(commit) = commit.filter(Value::is_string) else {
         return;
     };
-    let Some(fields) = document.as_object_mut() else {
-        return;
-    };
-    let labels = fields
-        .entry("labels")
-        .or_insert_with(|| Value::Object(Map::new()));
-    if let Some(labels) = labels.as_object_mut() {
+    if let Some(labels) = map_in(document, "labels") {
         labels.entry(COMMIT).or_insert(commit);
     }
 }

@@ -113,7 +113,7 @@ fn shown(series: &[MetricSeriesView]) -> String {
 }
 
 /// Returns a number with five significant digits. The scale of a metric is not known.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     let size = value.abs();
     if value == 0.0 {
         "0".to_owned()

@@ -17,6 +17,7 @@ mod follow_job;
 pub mod forecast;
 mod git;
 pub mod init;
+mod interrupted;
 pub mod job_table;
 pub mod list;
 mod log_printer;
@@ -56,6 +57,7 @@ use muster_client::Client;
 use muster_client::JobQuery;
 use muster_model::id::JobId;
 use muster_model::view::JobView;
+use serde::Serialize;
 use std::process::ExitCode;
 
 /// A connection and the format of the output.
@@ -63,6 +65,12 @@ use std::process::ExitCode;
 pub struct CliSession {
     pub client: Client,
     pub output: OutputFormat,
+}
+
+/// Answer to `delete` for programs.
+#[derive(Debug, Serialize)]
+struct Deleted {
+    deleted: String,
 }
 
 #[derive(Debug, Subcommand)]
@@ -231,6 +239,12 @@ impl RemoteCommand {
 }
 
 impl CliSession {
+    /// Prints that the object of this name was deleted.
+    fn print_deleted(&self, name: String, text: impl FnOnce(&str) -> String) -> anyhow::Result<()> {
+        let answer = Deleted { deleted: name };
+        self.output.print(&answer, |answer| text(&answer.deleted))
+    }
+
     /// # Errors
     /// If the server's address is invalid.
     pub fn connect(

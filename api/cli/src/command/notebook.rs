@@ -2,10 +2,11 @@
 //!
 //! The token of Jupyter is made in the task and read from its log. It is in no document.
 
+use super::interrupted::{ChoiceWords, Interrupted};
 use super::remote::port_forward::Forwarding;
 use super::run::RunArgs;
-use super::{CliSession, UsageError, wait};
-use crate::output::{line, prompt};
+use super::{CliSession, wait};
+use crate::output::line;
 use clap::Args;
 use futures::StreamExt as _;
 use muster_client::{ClientError, Messages, StreamItem};
@@ -14,11 +15,15 @@ use muster_model::job::JobPhase;
 use muster_model::remote::{NewRemoteSession, RemoteAction};
 use muster_model::view::JobView;
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 const TASK: &str = "worker-0";
 const NAME: &str = "notebook";
+/// Answers after Ctrl-C.
+const WORDS: ChoiceWords = ChoiceWords {
+    leave: "leave",
+    end: "end",
+};
 /// Lines of the output that are shown if the program ends before it listens.
 const TOLD_LINES: usize = 20;
 /// Beginning of an address in the output of a server.
@@ -59,14 +64,6 @@ struct ServerAddress {
     port: u16,
     /// Path with the token.
     path: String,
-}
-
-/// What the user chose after Ctrl-C.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Interrupted {
-    Leave,
-    End,
-    Continue,
 }
 
 /// The job while it starts and runs.
@@ -183,10 +180,7 @@ impl Notebook<'_> {
     /// Reads the job, and prints its phase if that is new.
     async fn read_job(&mut self) -> Result<(), ClientError> {
         self.job = wait::read(self.session, self.job.id).await?;
-        let mut phase = self.job.phase.as_str().to_owned();
-        if let Some(waiting) = &self.job.waiting {
-            phase = format!("{phase}: {}", waiting.message);
-        }
+        let phase = wait::phase_line(&self.job);
         if phase != self.phase {
             note!("muster: {phase}");
             self.phase = phase;
@@ -233,7 +227,10 @@ impl Notebook<'_> {
                 }
                 pressed = tokio::signal::ctrl_c() => {
                     pressed?;
-                    match ask(&name)? {
+                    let question = format!(
+                        "\nmuster: leave {name} running (l), end it (e), or continue to forward (Enter)? "
+                    );
+                    match WORDS.ask(&question)? {
                         Interrupted::Continue => {}
                         Interrupted::End => {
                             self.session.client.cancel(self.job.id).await?;
@@ -310,34 +307,6 @@ fn address_in(text: &str) -> Option<ServerAddress> {
     })
 }
 
-/// Asks what to do after Ctrl-C. Without a terminal, the job continues without this command.
-fn ask(name: &str) -> io::Result<Interrupted> {
-    if !io::stdin().is_terminal() {
-        return Ok(Interrupted::Leave);
-    }
-    prompt(&format!(
-        "\nmuster: leave {name} running (l), end it (e), or continue to forward (Enter)? "
-    ));
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
-    Ok(choice(&answer))
-}
-
-fn choice(answer: &str) -> Interrupted {
-    match answer.trim() {
-        "l" | "leave" => Interrupted::Leave,
-        "e" | "end" => Interrupted::End,
-        // The end of the input, such as a closed terminal.
-        "" if !answer.ends_with('\n') => Interrupted::Leave,
-        _ => Interrupted::Continue,
-    }
-}
-
-/// Refuses options of `muster run` that make no notebook.
-pub fn refuse(option: &str) -> UsageError {
-    UsageError(format!("{option}: a notebook is one job of one worker"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -378,17 +347,5 @@ mod tests {
         assert_eq!(output.take("a\nhttp://127.0.0.1:8888/lab?tok"), None);
         assert_eq!(output.take("en=1\nb"), of(8888, "/lab?token=1"));
         assert_eq!(output.lines.len(), 2);
-    }
-
-    #[test]
-    fn interruption_ends_the_job_only_on_request() {
-        for (answer, chosen) in [
-            ("l\n", Interrupted::Leave),
-            ("e\n", Interrupted::End),
-            ("\n", Interrupted::Continue),
-            ("", Interrupted::Leave),
-        ] {
-            assert_eq!(choice(answer), chosen, "{answer:?}");
-        }
     }
 }

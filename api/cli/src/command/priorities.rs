@@ -6,7 +6,6 @@ use clap::{Args, Subcommand};
 use muster_model::priority::{PriorityClass, PriorityClassDocument};
 use muster_model::tenant::Access;
 use muster_model::view::JobView;
-use serde::Serialize;
 use std::collections::BTreeSet;
 
 #[derive(Debug, Args)]
@@ -51,12 +50,6 @@ struct SetArgs {
     tenants: Vec<String>,
 }
 
-/// Answer to `delete` for programs.
-#[derive(Debug, Serialize)]
-struct Deleted {
-    deleted: String,
-}
-
 fn role(text: &str) -> Result<Access, String> {
     Access::of_name(text).ok_or_else(|| "expected member or admin".to_owned())
 }
@@ -82,12 +75,8 @@ impl PrioritiesArgs {
             }
             PriorityVerb::Delete { name } => {
                 session.client.delete_priority_class(&name).await?;
-                let deleted = Deleted { deleted: name };
-                session.output.print(&deleted, |answer| {
-                    format!(
-                        "priority class {} deleted; its jobs keep their priorities",
-                        answer.deleted
-                    )
+                session.print_deleted(name, |name| {
+                    format!("priority class {name} deleted; its jobs keep their priorities")
                 })
             }
         }

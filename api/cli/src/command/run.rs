@@ -2,7 +2,7 @@
 
 use super::array::ArrayIndices;
 use super::submit::assign;
-use super::{CliSession, UsageError, array, code, follow_job, git, notebook, resolve_job};
+use super::{CliSession, UsageError, array, code, follow_job, git, resolve_job};
 use crate::document;
 use anyhow::Context as _;
 use clap::Args;
@@ -175,7 +175,8 @@ impl RunArgs {
             ("--workers", self.workers != WorkerRange { min: 1, max: 1 }),
         ];
         if let Some((option, _)) = several.into_iter().find(|(_, is_given)| *is_given) {
-            return Err(notebook::refuse(option));
+            let text = format!("{option}: a notebook is one job of one worker");
+            return Err(UsageError(text));
         }
         self.interactive = Some(Interactive { idle_minutes });
         let is_jupyter = self.argv.is_empty();

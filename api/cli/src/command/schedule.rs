@@ -4,11 +4,10 @@ use super::{CliSession, code};
 use crate::clock;
 use crate::document::read;
 use crate::output::{age, fields, table};
-use crate::refused::with_lines;
+use crate::refused::with_lines_of;
 use clap::{Args, Subcommand};
 use muster_model::schedule::{CatchUp, Overlap, SchedulePause, ScheduleResult, ScheduleRun};
 use muster_model::view::ScheduleView;
-use serde::Serialize;
 use serde_json::json;
 use std::path::PathBuf;
 use time::OffsetDateTime;
@@ -64,12 +63,6 @@ struct SetArgs {
     code: Option<PathBuf>,
 }
 
-/// Answer to `delete` for programs.
-#[derive(Debug, Serialize)]
-struct Deleted {
-    deleted: String,
-}
-
 fn catch_up(text: &str) -> Result<CatchUp, String> {
     CatchUp::of_name(text).ok_or_else(|| "expected none or latest".to_owned())
 }
@@ -96,9 +89,8 @@ impl ScheduleArgs {
             }
             ScheduleVerb::Delete { name } => {
                 client.delete_schedule(&name).await?;
-                let deleted = Deleted { deleted: name };
-                return session.output.print(&deleted, |answer| {
-                    format!("schedule {} deleted; its jobs stay", answer.deleted)
+                return session.print_deleted(name, |name| {
+                    format!("schedule {name} deleted; its jobs stay")
                 });
             }
             ScheduleVerb::Set(set) => set.run(session).await?,
@@ -123,7 +115,7 @@ impl SetArgs {
             "overlap": self.overlap, "job": job,
         });
         let stored = session.client.set_schedule(&self.name, &document).await;
-        stored.map_err(|error| with_lines(error, Some(&self.file)))
+        stored.map_err(|error| with_lines_of(error, Some(&self.file), "job."))
     }
 }
 

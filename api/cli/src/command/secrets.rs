@@ -8,7 +8,6 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use muster_model::view::SecretView;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
-use serde::Serialize;
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -42,12 +41,6 @@ enum SecretVerb {
     },
 }
 
-/// Answer to `delete` for programs.
-#[derive(Debug, Serialize)]
-struct Deleted {
-    deleted: String,
-}
-
 impl SecretsArgs {
     /// # Errors
     /// If there is no value, or the server refuses.
@@ -70,10 +63,7 @@ impl SecretsArgs {
             }
             SecretVerb::Delete { name, force } => {
                 session.client.delete_secret(&name, force).await?;
-                let deleted = Deleted { deleted: name };
-                session.output.print(&deleted, |answer| {
-                    format!("secret {} deleted", answer.deleted)
-                })
+                session.print_deleted(name, |name| format!("secret {name} deleted"))
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{CliSession, UsageError};
 use crate::clock;
-use crate::document::{self, read};
+use crate::document::{self, map_in, read};
 use crate::output::{age, fields, table};
 use crate::refused::with_lines;
 use anyhow::Context as _;
@@ -11,7 +11,6 @@ use muster_model::template::{
     ParameterType, TEMPLATE_LABEL, TemplateDocument, TemplateParameter, Values,
 };
 use muster_model::view::TemplateView;
-use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -37,12 +36,6 @@ enum TemplateVerb {
     Show { name: String },
     /// Delete a template; its jobs stay
     Delete { name: String },
-}
-
-/// Answer to `delete` for programs.
-#[derive(Debug, Serialize)]
-struct Deleted {
-    deleted: String,
 }
 
 impl TemplateArgs {
@@ -71,9 +64,8 @@ impl TemplateArgs {
             }
             TemplateVerb::Delete { name } => {
                 session.client.delete_template(&name).await?;
-                let deleted = Deleted { deleted: name };
-                session.output.print(&deleted, |answer| {
-                    format!("template {} deleted; its jobs stay", answer.deleted)
+                session.print_deleted(name, |name| {
+                    format!("template {name} deleted; its jobs stay")
                 })
             }
         }
@@ -100,10 +92,7 @@ pub async fn filled(
         UsageError(format!("template {name}: {}", errors.join("; ")))
     });
     let mut document = filled?;
-    if document["labels"].is_null() {
-        document["labels"] = json!({});
-    }
-    if let Some(labels) = document["labels"].as_object_mut() {
+    if let Some(labels) = map_in(&mut document, "labels") {
         labels.insert(TEMPLATE_LABEL.to_owned(), json!(name));
     }
     Ok(document)

@@ -14,7 +14,7 @@ use muster_model::view::{JobView, NodeView};
 const BAR: usize = 30;
 /// Maximum length of a node's name.
 const NAME: usize = 24;
-/// Maximum number of jobs that are read, each of those with GPUs and those that wait.
+/// Maximum number of jobs that are read, for jobs with GPUs and for waiting jobs each.
 const JOBS: u32 = 200;
 /// Size of the output if it is no terminal.
 const PRINTED: Size = Size {
@@ -35,7 +35,7 @@ impl TopArgs {
 }
 
 async fn text(session: &CliSession, size: Size) -> anyhow::Result<String> {
-    // Lists begin with the newest jobs. Those that wait would hide those that run.
+    // Lists begin with the newest jobs. Waiting jobs would hide running ones.
     let open = JobPhase::ALL.into_iter();
     let open = open.filter(|phase| !phase.is_terminal());
     let (waiting, held): (Vec<_>, Vec<_>) =

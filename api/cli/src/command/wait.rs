@@ -147,6 +147,19 @@ pub fn draw(bar: &ProgressBar, job: &JobView) {
     bar.tick();
 }
 
+/// Returns the phase, and for a waiting job the reason and what would help.
+#[must_use]
+pub fn phase_line(job: &JobView) -> String {
+    let mut line = job.phase.as_str().to_owned();
+    if let Some(waiting) = &job.waiting {
+        line = format!("{line}: {}", waiting.message);
+        if let Some(helps) = &waiting.smallest_change {
+            line = format!("{line}; what would help: {helps}");
+        }
+    }
+    line
+}
+
 /// Returns the line that reports how the job has ended, with its duration and last evaluation.
 #[must_use]
 pub fn ending(job: &JobView) -> String {

@@ -1,7 +1,7 @@
 //! A priority class and its rules.
 
 use super::{NO_PRIORITY, PRIORITY_RANGE, PriorityUser, error};
-use crate::spec::{FieldError, is_dns_label};
+use crate::spec::{DNS_LABEL_RULE, FieldError, is_dns_label};
 use crate::tenant::Access;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -92,7 +92,7 @@ impl PriorityClass {
                 "name",
                 format!("{:?}", self.name),
                 is_dns_label(&self.name),
-                "1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit".to_owned(),
+                DNS_LABEL_RULE.to_owned(),
             ),
             (
                 "description",

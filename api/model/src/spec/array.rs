@@ -1,6 +1,6 @@
 //! The `array` part of the job document: jobs of which a limited number run at the same time.
 
-use super::{JobSpec, is_dns_label, validate::Errors};
+use super::{DNS_LABEL_RULE, JobSpec, is_dns_label, validate::Errors};
 use serde::{Deserialize, Serialize};
 
 /// Largest limit of an array.
@@ -30,7 +30,7 @@ impl JobSpec {
             "array.name",
             &array.name,
             is_dns_label(&array.name),
-            "1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit",
+            DNS_LABEL_RULE,
         );
         errors.check(
             "array.parallel",

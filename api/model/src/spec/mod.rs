@@ -53,7 +53,7 @@ pub use preemption::{
 };
 pub use secret::{MAX_SECRET_NAME, SECRET_NAME_RULE, SecretRef, is_secret_name, is_variable_name};
 pub use target::{Metric, ReachingValue, Target};
-pub use validate::{FieldError, MAX_NODE_LABELS, check_labels, is_dns_label};
+pub use validate::{DNS_LABEL_RULE, FieldError, MAX_NODE_LABELS, check_labels, is_dns_label};
 pub(crate) use validate::{NO_ID, is_id, is_image, is_object_name};
 pub use verdicts::Verdicts;
 

@@ -36,7 +36,7 @@ pub struct OutputValues<'a> {
 }
 
 impl OutputPatterns {
-    /// Compiles patterns by name. Those that are invalid are left out: validation refuses them.
+    /// Compiles patterns by name. Invalid patterns are left out: validation refuses them.
     #[must_use]
     pub fn new(patterns: &BTreeMap<String, String>) -> Self {
         let mut compiled = Self::default();

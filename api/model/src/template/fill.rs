@@ -93,7 +93,7 @@ impl TemplateParameter {
     fn value<'a>(&'a self, given: &'a Values) -> Result<&'a Value, FieldError> {
         let value = given.get(&self.name).or(self.default.as_ref());
         let Some(value) = value else {
-            let expected = format!("required: {}", self.expected());
+            let expected = format!("{}, since it has no default", self.expected());
             return Err(self.wrong_value("left out".to_owned(), expected));
         };
         if !self.allows(value) {

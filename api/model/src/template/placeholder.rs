@@ -51,10 +51,7 @@ pub(super) fn expected_name(name: &str, known: &[&str]) -> String {
     let hint = Some(name).filter(|name| name.len() <= MAX_NAME_BYTES);
     let hint = hint.and_then(|name| similar(name, known.iter().copied()));
     let hint = hint.map_or_else(String::new, |other| format!("; did you mean {other}?"));
-    format!(
-        "a parameter of the template ({}), or $${{ for a text with ${{{hint}",
-        known.join(", ")
-    )
+    format!("a parameter of the template ({}){hint}", known.join(", "))
 }
 
 impl TemplateDocument {
@@ -147,7 +144,10 @@ impl<'a> Search<'a> {
             }
         }
         let expected = match wrong {
-            Some(Part::Parameter(name)) => expected_name(name, &self.known),
+            Some(Part::Parameter(name)) => {
+                let expected = expected_name(name, &self.known);
+                format!("{expected}, or $${{ for a text with ${{")
+            }
             Some(_) => "${NAME}, or $${ for a text with ${".to_owned(),
             None => return,
         };

@@ -6,7 +6,7 @@ use crate::event::{self, of_job};
 use crate::notify::{self, NotifyChannel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;
-use muster_model::id::JobId;
+use muster_model::id::{JobId, TenantId};
 use muster_model::job::{Intent, JobPhase, JobState};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -40,6 +40,29 @@ pub enum DeleteOutcome {
     NotFound,
 }
 
+/// A job that is locked against changes.
+struct LockedJob {
+    tenant: TenantId,
+    intent: Intent,
+    phase: JobPhase,
+}
+
+/// Locks a job; `None` if it does not exist.
+async fn lock(conn: &mut PgConnection, id: JobId) -> Result<Option<LockedJob>, StoreError> {
+    let row = sqlx::query!(
+        r#"select tenant_id, intent, state as "state: Json<JobState>" from job
+           where id = $1 and deleted_at is null for no key update"#,
+        id.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| LockedJob {
+        tenant: row.tenant_id.into(),
+        intent: intent(&row.intent),
+        phase: row.state.phase(),
+    }))
+}
+
 /// Changes the intent of a job and wakes the next round, which applies it. `by` is `None` if a
 /// study changes it.
 ///
@@ -67,17 +90,10 @@ pub async fn set_intent_where(
     by: Option<&Actor>,
     now: OffsetDateTime,
 ) -> Result<IntentOutcome, StoreError> {
-    let Some(job) = sqlx::query!(
-        r#"select tenant_id, intent, state as "state: Json<JobState>" from job
-           where id = $1 and deleted_at is null for no key update"#,
-        id.0
-    )
-    .fetch_optional(&mut *conn)
-    .await?
-    else {
+    let Some(job) = lock(conn, id).await? else {
         return Ok(IntentOutcome::NotFound);
     };
-    let (intent, phase) = (intent(&job.intent), job.state.phase());
+    let (intent, phase) = (job.intent, job.phase);
     if phase.is_terminal() || (intent == Intent::Cancel && wanted != Intent::Cancel) {
         return Ok(IntentOutcome::Refused { phase, intent });
     }
@@ -97,16 +113,11 @@ pub async fn set_intent_where(
     .execute(&mut *conn)
     .await?;
     assert_eq!(done.rows_affected(), 1, "the row is locked");
-    let event = of_job(
-        now,
-        job.tenant_id.into(),
-        id,
-        Event::IntentChanged {
-            intent: wanted,
-            by: by.cloned(),
-        },
-    );
-    event::append(conn, &[event]).await?;
+    let event = Event::IntentChanged {
+        intent: wanted,
+        by: by.cloned(),
+    };
+    event::append(conn, &[of_job(now, job.tenant, id, event)]).await?;
     notify::send(conn, &[NotifyChannel::Rounds, NotifyChannel::Events]).await?;
     Ok(IntentOutcome::Changed)
 }
@@ -122,37 +133,21 @@ pub async fn delete(
     by: Option<&Actor>,
     now: OffsetDateTime,
 ) -> Result<DeleteOutcome, StoreError> {
-    let Some(job) = sqlx::query!(
-        r#"select tenant_id, state as "state: Json<JobState>" from job
-           where id = $1 and deleted_at is null for no key update"#,
-        id.0
-    )
-    .fetch_optional(&mut *conn)
-    .await?
-    else {
+    let Some(job) = lock(conn, id).await? else {
         return Ok(DeleteOutcome::NotFound);
     };
-    let phase = job.state.phase();
-    if !phase.is_terminal() {
-        return Ok(DeleteOutcome::NotEnded { phase });
+    if !job.phase.is_terminal() {
+        return Ok(DeleteOutcome::NotEnded { phase: job.phase });
     }
     let done = sqlx::query!("update job set deleted_at = $2 where id = $1", id.0, now)
         .execute(&mut *conn)
         .await?;
     assert_eq!(done.rows_affected(), 1, "the row is locked");
-    event::append(
-        conn,
-        &[of_job(
-            now,
-            job.tenant_id.into(),
-            id,
-            Event::JobDeleted {
-                job_id: id,
-                by: by.cloned(),
-            },
-        )],
-    )
-    .await?;
+    let event = Event::JobDeleted {
+        job_id: id,
+        by: by.cloned(),
+    };
+    event::append(conn, &[of_job(now, job.tenant, id, event)]).await?;
     notify::send(conn, &[NotifyChannel::Events]).await?;
     Ok(DeleteOutcome::Deleted)
 }

@@ -1,9 +1,11 @@
 //! Planned times that have come. The transaction that locks a due schedule submits its job and
 //! advances `next_at`, so no two API servers submit a job for the same time.
 
-use super::{ScheduleRow, ScheduleSqlRow, append, select_schedules};
+use super::{ScheduleRow, ScheduleSqlRow, select_schedules};
 use crate::error::StoreError;
+use crate::event::{self, of_job};
 use crate::int_convert::signed;
+use crate::notify::{self, NotifyChannel};
 use muster_model::event::Event;
 use muster_model::id::{JobId, TenantId, UserId};
 use muster_model::schedule::{ScheduleResult, ScheduleRun};
@@ -31,7 +33,7 @@ pub struct DueTimes {
     pub next_at: OffsetDateTime,
 }
 
-/// Owner of a schedule who has a valid token.
+/// Owner of a schedule, with at least one valid token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     pub tenant_name: String,
@@ -215,7 +217,10 @@ pub async fn advance(
             }
         }
     };
-    append(conn, tenant, job, event, run.at).await
+    match job {
+        Some(job) => scheduled(conn, (tenant, job), event, run.at).await,
+        None => event::append_of_tenant(conn, tenant, event, run.at).await,
+    }
 }
 
 /// Records a job that a user submitted with the schedule outside of its times. `open` is the result
@@ -242,5 +247,16 @@ pub async fn record_job(
         schedule: name.to_owned(),
         planned_at: None,
     };
-    append(conn, tenant, Some(job), event, now).await
+    scheduled(conn, (tenant, job), event, now).await
+}
+
+/// Appends the event of a submitted job.
+async fn scheduled(
+    conn: &mut PgConnection,
+    (tenant, job): (TenantId, JobId),
+    event: Event,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    event::append(conn, &[of_job(now, tenant, job, event)]).await?;
+    notify::send(conn, &[NotifyChannel::Events]).await
 }

@@ -119,8 +119,10 @@ pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<StudyWithOrder
     .fetch_one(conn)
     .await?;
     let bodies = row.bodies.iter().map(|body| {
-        let what = "an order of a study";
-        serde_json::from_str(body).map_err(|source| StoreError::Decode { what, source })
+        serde_json::from_str(body).map_err(|source| StoreError::Decode {
+            what: "an order of a study".to_owned(),
+            source,
+        })
     });
     let bodies = bodies.collect::<Result<Vec<StudyOrder>, _>>()?;
     let study = (|| {

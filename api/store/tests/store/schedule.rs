@@ -169,7 +169,7 @@ async fn unreadable_document_leaves_its_times_readable() -> anyhow::Result<()> {
         .await?;
     let locked = schedule::lock_due(&mut tx, "nightly", at(DUE_S)).await;
     assert!(
-        matches!(locked, Err(StoreError::Decode { .. })),
+        matches!(&locked, Err(StoreError::Decode { what, .. }) if what == "schedule nightly"),
         "{locked:?}"
     );
     let times = schedule::lock_due_times(&mut tx, "nightly", at(DUE_S)).await?;
@@ -281,5 +281,14 @@ async fn limit_counts_schedules_and_not_replacements() -> anyhow::Result<()> {
         matches!(refused, Err(StoreError::Exceeded(_))),
         "{refused:?}"
     );
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    tenant_scope::admin(&mut tx).await?;
+    let set = LimitsSet {
+        schedules: Some(0),
+        ..LimitsSet::default()
+    };
+    limit::write(&mut tx, world.red, &set).await?;
+    tx.commit().await?;
+    put(&world, red(&world), "a").await?;
     Ok(())
 }

@@ -68,7 +68,7 @@ impl JobSpec {
             "name",
             &format!("{:?}", self.name),
             is_dns_label(&self.name),
-            "1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit",
+            DNS_LABEL_RULE,
         );
         errors.check(
             "name",
@@ -347,6 +347,10 @@ fn shown(value: &dyn fmt::Display) -> String {
         _ => text,
     }
 }
+
+/// Expectation in the error for a name that is no DNS label.
+pub const DNS_LABEL_RULE: &str =
+    "1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit";
 
 /// Whether `name` is a DNS label (RFC 1123), as Kubernetes requires for names.
 #[must_use]
